@@ -1,0 +1,1 @@
+//! Benches against a peer or a limit in the same run.

@@ -1,0 +1,1 @@
+//! Events in: check, route, batch, append.

@@ -1,0 +1,1 @@
+//! The log: one port, three adapters (Kafka, embedded, memory).

@@ -1,0 +1,95 @@
+//! The checkpoint of a partition: everything below its as-of is durable in facts.
+//!
+//! Invariant: like a fact, it holds only what the log determines.
+
+use bytes::Bytes;
+
+use crate::blob::{self, BlobError};
+use crate::fingerprint::Fingerprint;
+use crate::position::{AsOf, Epoch, PositionError, Stamp};
+use crate::wire::CheckpointV1;
+
+const VERSION: u8 = 1;
+
+/// Where a fold resumes, and the record by which it knows that the log is the same.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Checkpoint {
+    /// The generation of the log.
+    pub epoch: Epoch,
+    /// Everything below it is durable.
+    pub as_of: AsOf,
+    /// The last record that was taken in.
+    pub last: Fingerprint,
+}
+
+impl Checkpoint {
+    /// The timestamp that the checkpoint is written with.
+    pub fn stamp(&self) -> Result<Stamp, PositionError> {
+        Stamp::new(self.epoch, self.as_of)
+    }
+
+    /// The bytes of the checkpoint: one cell.
+    pub fn encode(&self) -> Bytes {
+        blob::seal(
+            VERSION,
+            &CheckpointV1 {
+                epoch: u32::from(self.epoch.number()),
+                as_of: self.as_of.0,
+                last: Some(self.last.to_wire()),
+            },
+        )
+    }
+
+    /// The checkpoint of these bytes. Its last record must lie below its as-of.
+    pub fn decode(bytes: &[u8]) -> Result<Self, BlobError> {
+        let wire: CheckpointV1 = blob::open(VERSION, bytes)?;
+        let last = wire.last.ok_or_else(|| BlobError::Damaged("no last record".into()))?;
+        let checkpoint = Checkpoint {
+            epoch: Epoch::new(u64::from(wire.epoch))?,
+            as_of: AsOf(wire.as_of),
+            last: Fingerprint::from_wire(&last),
+        };
+        checkpoint.stamp()?;
+        if !checkpoint.as_of.covers(checkpoint.last.offset) {
+            return Err(BlobError::Damaged("its last record is not below its as-of".into()));
+        }
+        Ok(checkpoint)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::position::Offset;
+
+    /// The bytes of version 1, for ever.
+    const GOLDEN_V1: &[u8] = include_bytes!("../golden/checkpoint-v1.bin");
+
+    fn sample() -> Checkpoint {
+        let last = Fingerprint::of(Offset(99), b"video:1", b"{}", 1_795_176_001_250);
+        Checkpoint { epoch: Epoch::FIRST, as_of: AsOf(100), last }
+    }
+
+    #[test]
+    fn version_1_is_read_and_written_as_it_always_was() {
+        assert_eq!(sample().encode().as_ref(), GOLDEN_V1);
+        assert_eq!(Checkpoint::decode(GOLDEN_V1), Ok(sample()));
+    }
+
+    #[test]
+    fn a_checkpoint_that_does_not_hold_its_last_record_is_damaged() {
+        let wrong = Checkpoint { as_of: AsOf(99), ..sample() };
+        assert!(matches!(Checkpoint::decode(&wrong.encode()), Err(BlobError::Damaged(_))));
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_give_a_checkpoint_or_an_error(bytes: Vec<u8>) {
+            if let Ok(checkpoint) = Checkpoint::decode(&bytes) {
+                prop_assert_eq!(Checkpoint::decode(&checkpoint.encode()), Ok(checkpoint));
+            }
+        }
+    }
+}

@@ -1,0 +1,261 @@
+//! The event: one action, as JSON gives it and as it is after the check.
+
+use std::borrow::Cow;
+use std::fmt;
+
+use serde::de::{Deserializer, Visitor};
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+
+use crate::kind::{Kind, Kinds, Mode};
+use crate::limits::MAX_DELTA;
+use crate::name::{DEFAULT_NAMESPACE, NameError, check_name};
+use crate::time::parse_rfc3339;
+
+/// Text that borrows from the input where it has no escapes.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(transparent)]
+pub struct Text<'a>(pub Cow<'a, str>);
+
+impl<'de: 'a, 'a> Deserialize<'de> for Text<'a> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct TextVisitor;
+        impl<'de> Visitor<'de> for TextVisitor {
+            type Value = Text<'de>;
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a string")
+            }
+            fn visit_borrowed_str<E>(self, text: &'de str) -> Result<Self::Value, E> {
+                Ok(Text(Cow::Borrowed(text)))
+            }
+            fn visit_str<E>(self, text: &str) -> Result<Self::Value, E> {
+                Ok(Text(Cow::Owned(text.to_owned())))
+            }
+        }
+        deserializer.deserialize_str(TextVisitor)
+    }
+}
+
+/// What an event does, as JSON names it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Op {
+    /// Adds a delta (tally).
+    Add,
+    /// Puts an actor in (set).
+    Set,
+    /// Takes an actor out (set).
+    Unset,
+}
+
+/// An event as it stands in JSON; nothing of it is checked but its shape.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RawEvent<'a> {
+    /// Default `default`.
+    #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
+    pub namespace: Option<Text<'a>>,
+    /// A declared kind.
+    #[serde(borrow)]
+    pub kind: Text<'a>,
+    /// The thing counted.
+    #[serde(borrow)]
+    pub subject: Text<'a>,
+    /// Default: what counts one up.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub op: Option<Op>,
+    /// Default 1.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub delta: Option<i64>,
+    /// Who acts.
+    #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
+    pub actor: Option<Text<'a>>,
+    /// The idempotency id.
+    #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
+    pub id: Option<Text<'a>>,
+    /// When it happened, by the producer; does not move the event.
+    #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
+    pub time: Option<Text<'a>>,
+    /// Where it happened.
+    #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
+    pub region: Option<Text<'a>>,
+}
+
+/// What a checked event does to its counter.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Action {
+    /// Adds a delta: not 0, magnitude at most 2^53 - 1.
+    Add(i64),
+}
+
+/// An event that passed the check.
+#[derive(Debug, Clone, Copy)]
+pub struct Event<'a> {
+    /// Its namespace, `default` where none was named.
+    pub namespace: &'a str,
+    /// Its kind.
+    pub kind: &'a Kind,
+    /// The thing counted.
+    pub subject: &'a str,
+    /// What it does.
+    pub action: Action,
+}
+
+/// Why an event is refused. Sending it again changes nothing.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum EventError {
+    /// Not the JSON of an event.
+    #[error("not an event: {0}")]
+    Malformed(String),
+    /// A field that holds no name.
+    #[error("'{0}' {1}")]
+    BadName(&'static str, NameError),
+    /// A kind that nobody declared.
+    #[error("kind '{0}' is not declared")]
+    UnknownKind(String),
+    /// An op that the kind's mode does not have.
+    #[error("kind '{kind}' takes op {takes}")]
+    WrongOp {
+        /// The kind.
+        kind: Box<str>,
+        /// What it takes.
+        takes: &'static str,
+    },
+    /// A delta of 0 counts nothing.
+    #[error("'delta' must not be 0")]
+    ZeroDelta,
+    /// A delta past what JSON carries exactly.
+    #[error("'delta' must be between -{MAX_DELTA} and {MAX_DELTA}")]
+    DeltaTooLarge,
+    /// A time that is not RFC 3339.
+    #[error("'time' must be an RFC 3339 time such as 2026-11-20T12:00:00Z")]
+    BadTime,
+    /// What this version does not count yet; nothing was taken.
+    #[error("{0} cannot be counted by this version yet")]
+    NotSupported(&'static str),
+}
+
+impl EventError {
+    /// The stable code, as it stands in answers and dead letters.
+    pub fn code(&self) -> &'static str {
+        match self {
+            EventError::Malformed(_) => "malformed",
+            EventError::BadName(..) => "bad_name",
+            EventError::UnknownKind(_) => "unknown_kind",
+            EventError::WrongOp { .. } => "wrong_op",
+            EventError::ZeroDelta => "zero_delta",
+            EventError::DeltaTooLarge => "delta_too_large",
+            EventError::BadTime => "bad_time",
+            EventError::NotSupported(_) => "not_supported",
+        }
+    }
+}
+
+impl<'a> RawEvent<'a> {
+    /// One event from its JSON text, which it borrows from.
+    pub fn parse(json: &'a str) -> Result<Self, EventError> {
+        serde_json::from_str(json).map_err(|error| EventError::Malformed(short(&error.to_string())))
+    }
+
+    /// The event, if all of it is right.
+    pub fn check<'b>(&'b self, kinds: &'b Kinds) -> Result<Event<'b>, EventError> {
+        let namespace = match &self.namespace {
+            None => DEFAULT_NAMESPACE,
+            Some(namespace) => name("namespace", namespace)?,
+        };
+        let kind_name = name("kind", &self.kind)?;
+        let subject = name("subject", &self.subject)?;
+        for (field, text) in [("actor", &self.actor), ("id", &self.id), ("region", &self.region)] {
+            text.as_ref().map(|text| name(field, text)).transpose()?;
+        }
+        if self.time.as_ref().is_some_and(|time| parse_rfc3339(&time.0).is_none()) {
+            return Err(EventError::BadTime);
+        }
+        let kind =
+            kinds.get(kind_name).ok_or_else(|| EventError::UnknownKind(kind_name.to_owned()))?;
+        let action = self.action(kind)?;
+        if self.id.is_some() {
+            return Err(EventError::NotSupported("an event with an 'id'"));
+        }
+        Ok(Event { namespace, kind, subject, action })
+    }
+
+    fn action(&self, kind: &Kind) -> Result<Action, EventError> {
+        match (kind.mode, self.op) {
+            (Mode::Tally, None | Some(Op::Add)) => match self.delta.unwrap_or(1) {
+                0 => Err(EventError::ZeroDelta),
+                delta if delta.unsigned_abs() > MAX_DELTA.unsigned_abs() => {
+                    Err(EventError::DeltaTooLarge)
+                }
+                delta => Ok(Action::Add(delta)),
+            },
+            (Mode::Tally, Some(_)) => {
+                Err(EventError::WrongOp { kind: kind.name.clone(), takes: "add" })
+            }
+            (Mode::Set, Some(Op::Add)) => {
+                Err(EventError::WrongOp { kind: kind.name.clone(), takes: "set or unset" })
+            }
+            (Mode::Set, _) => Err(EventError::NotSupported("an event of a set kind")),
+        }
+    }
+}
+
+fn name<'t>(field: &'static str, text: &'t Text<'_>) -> Result<&'t str, EventError> {
+    check_name(&text.0).map_err(|error| EventError::BadName(field, error))
+}
+
+/// A message that quotes input is cut, so that an error is never larger than what caused it.
+fn short(message: &str) -> String {
+    message.chars().take(200).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(json: &str) -> Result<(String, String, Action), EventError> {
+        let kinds = Kinds::built_in();
+        let raw = RawEvent::parse(json)?;
+        let event = raw.check(&kinds)?;
+        Ok((event.namespace.into(), event.subject.into(), event.action))
+    }
+
+    fn code(json: &str) -> &'static str {
+        check(json).unwrap_err().code()
+    }
+
+    #[test]
+    fn an_event_counts_one_up_by_default() {
+        let expected = Ok(("default".into(), "video:123".into(), Action::Add(1)));
+        assert_eq!(check(r#"{"kind":"view","subject":"video:123"}"#), expected);
+        assert_eq!(check(r#"{"kind":"view","subject":"vid\u0065o:123"}"#), expected);
+    }
+
+    #[test]
+    fn every_refusal_has_its_code() {
+        for (json, expected) in [
+            (r#"{"kind":"view"}"#, "malformed"),
+            (r#"{"kind":"view","subject":"a","colour":1}"#, "malformed"),
+            (r#"{"kind":"view","subject":"a","delta":1.5}"#, "malformed"),
+            (r#"{"kind":"view","subject":"a b"}"#, "bad_name"),
+            (r#"{"kind":"view","subject":"a","region":""}"#, "bad_name"),
+            (r#"{"kind":"vieww","subject":"a"}"#, "unknown_kind"),
+            (r#"{"kind":"view","subject":"a","op":"set"}"#, "wrong_op"),
+            (r#"{"kind":"like","subject":"a","op":"add"}"#, "wrong_op"),
+            (r#"{"kind":"view","subject":"a","delta":0}"#, "zero_delta"),
+            (r#"{"kind":"view","subject":"a","delta":9007199254740992}"#, "delta_too_large"),
+            (r#"{"kind":"view","subject":"a","delta":-9223372036854775808}"#, "delta_too_large"),
+            (r#"{"kind":"view","subject":"a","time":"now"}"#, "bad_time"),
+            (r#"{"kind":"view","subject":"a","id":"1"}"#, "not_supported"),
+            (r#"{"kind":"like","subject":"a","actor":"user:9"}"#, "not_supported"),
+        ] {
+            assert_eq!(code(json), expected, "{json}");
+        }
+    }
+
+    #[test]
+    fn an_error_never_quotes_more_than_a_little_of_its_input() {
+        let json = format!(r#"{{"{}":1}}"#, "x".repeat(100_000));
+        assert!(check(&json).unwrap_err().to_string().len() < 300);
+    }
+}

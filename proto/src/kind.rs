@@ -1,0 +1,56 @@
+//! Kinds: what is counted, and how.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+
+/// How events of a kind become a total.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Mode {
+    /// The sum of deltas.
+    Tally,
+    /// The number of actors that are in.
+    Set,
+}
+
+/// One declared kind.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Kind {
+    /// Its name, such as `view`.
+    pub name: Box<str>,
+    /// How its events become a total.
+    pub mode: Mode,
+}
+
+/// The kinds that a fold knows. Part of the fold: never taken from a process's configuration.
+#[derive(Debug, Clone)]
+pub struct Kinds(BTreeMap<Box<str>, Kind>);
+
+impl Kinds {
+    /// `view` and `reply` (tally), `like` and `repost` (set).
+    pub fn built_in() -> Self {
+        let kinds = [
+            ("view", Mode::Tally),
+            ("reply", Mode::Tally),
+            ("like", Mode::Set),
+            ("repost", Mode::Set),
+        ];
+        Kinds(
+            kinds
+                .into_iter()
+                .map(|(name, mode)| (name.into(), Kind { name: name.into(), mode }))
+                .collect(),
+        )
+    }
+
+    /// The kind of that name, if it is declared.
+    pub fn get(&self, name: &str) -> Option<&Kind> {
+        self.0.get(name)
+    }
+
+    /// All kinds by name.
+    pub fn iter(&self) -> impl Iterator<Item = &Kind> {
+        self.0.values()
+    }
+}

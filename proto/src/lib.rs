@@ -1,0 +1,48 @@
+//! The words of Tally: counters, events, facts and their bytes. No I/O, no clock, no tokio.
+//!
+//! Every decoder here is total: any bytes give a value or a typed error, and what it allocates is
+//! linear in the length of its input.
+#![warn(clippy::arithmetic_side_effects, clippy::indexing_slicing, clippy::cast_possible_truncation)]
+#![warn(clippy::cast_sign_loss)]
+
+pub mod api;
+mod batch;
+mod blob;
+mod checkpoint;
+mod counter;
+mod display;
+mod event;
+mod fact;
+mod fingerprint;
+mod kind;
+mod layout;
+pub mod limits;
+mod name;
+mod position;
+mod record;
+mod route;
+mod time;
+mod token;
+
+pub use batch::{BatchBuilder, Entry, EventBatch, Full, Scope};
+pub use blob::BlobError;
+pub use checkpoint::Checkpoint;
+pub use counter::{CounterId, SubjectId};
+pub use display::compact;
+pub use event::{Action, Event, EventError, RawEvent};
+pub use fact::Fact;
+pub use fingerprint::Fingerprint;
+pub use kind::{Kind, Kinds, Mode};
+pub use layout::Layout;
+pub use name::{DEFAULT_NAMESPACE, NameError, check_name};
+pub use position::{AsOf, Epoch, Lane, Offset, Partition, PositionError, Stamp};
+pub use record::{BATCH_CONTENT_TYPE, CONTENT_TYPE_HEADER, Decoded, RecordError, decode_record};
+pub use route::{murmur2, partition_of, route_key};
+pub use time::{parse_rfc3339, rfc3339};
+pub use token::{Token, TokenError};
+
+/// The generated Protobuf messages; nothing outside this crate names them.
+mod wire {
+    #![allow(missing_docs, unreachable_pub, clippy::all, clippy::pedantic, clippy::restriction)]
+    include!(concat!(env!("OUT_DIR"), "/tally.v1.rs"));
+}

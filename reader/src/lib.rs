@@ -1,0 +1,1 @@
+//! Totals out: reduce, cache, HTTP.

@@ -1,0 +1,1 @@
+//! What every process needs and nothing about counters: clock, stopper, config, telemetry, HTTP edge.

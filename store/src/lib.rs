@@ -1,0 +1,1 @@
+//! The store: one port, three adapters (CQL, embedded, memory).

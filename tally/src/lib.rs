@@ -1,0 +1,1 @@
+//! The one binary: every role, and the operator's commands.
