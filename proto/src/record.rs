@@ -11,8 +11,39 @@ use crate::limits::MAX_READ_RECORD_BYTES;
 /// The record header that names what the value is.
 pub const CONTENT_TYPE_HEADER: &str = "content-type";
 
-/// The content type of an [`EventBatch`]; any other value is taken for JSON.
-pub const BATCH_CONTENT_TYPE: &str = "application/vnd.tally.events.v1+protobuf";
+const BATCH: &str = "application/vnd.tally.events.v1+protobuf";
+const JSON: &str = "application/json";
+
+/// What a record's value is, by its header.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ContentType {
+    /// An [`EventBatch`].
+    Batch,
+    /// JSON, or nothing said: any producer may write it.
+    Json,
+    /// One of ours that this build does not know: a newer build wrote it.
+    Unknown,
+}
+
+impl ContentType {
+    /// The content type that a header names; `None` if the record has no such header.
+    pub fn of(header: Option<&[u8]>) -> Self {
+        match header {
+            Some(header) if header == BATCH.as_bytes() => ContentType::Batch,
+            Some(header) if header.starts_with(b"application/vnd.tally.") => ContentType::Unknown,
+            _ => ContentType::Json,
+        }
+    }
+
+    /// The header's value.
+    pub fn header(self) -> &'static str {
+        match self {
+            ContentType::Batch => BATCH,
+            ContentType::Json => JSON,
+            ContentType::Unknown => "application/vnd.tally.unknown",
+        }
+    }
+}
 
 /// Why a whole record cannot be read. It is a no-op of the fold, and a dead letter.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
@@ -23,7 +54,7 @@ pub enum RecordError {
     /// Past [`MAX_READ_RECORD_BYTES`].
     #[error("the record has {0} bytes, at most {MAX_READ_RECORD_BYTES} are read")]
     TooLarge(usize),
-    /// A Protobuf content type that a newer build writes: this build must stop, not guess.
+    /// A content type that a newer build writes: this build must stop, not guess.
     #[error("the record's content type is not one that this build knows")]
     UnknownContentType,
     /// A batch whose bytes contradict themselves.
@@ -62,11 +93,8 @@ pub enum Decoded<'a> {
     Array(Vec<&'a RawValue>),
 }
 
-/// Reads a record's value. `content_type` is its header of that name, if it has one.
-pub fn decode_record<'a>(
-    content_type: Option<&[u8]>,
-    value: &'a Bytes,
-) -> Result<Decoded<'a>, RecordError> {
+/// Reads a record's value.
+pub fn decode_record(content_type: ContentType, value: &Bytes) -> Result<Decoded<'_>, RecordError> {
     if value.is_empty() {
         return Err(RecordError::Empty);
     }
@@ -74,13 +102,9 @@ pub fn decode_record<'a>(
         return Err(RecordError::TooLarge(value.len()));
     }
     match content_type {
-        Some(header) if header == BATCH_CONTENT_TYPE.as_bytes() => {
-            return EventBatch::decode(value.clone()).map(Decoded::Batch);
-        }
-        Some(header) if header.starts_with(b"application/vnd.tally.") => {
-            return Err(RecordError::UnknownContentType);
-        }
-        _ => {}
+        ContentType::Batch => return EventBatch::decode(value.clone()).map(Decoded::Batch),
+        ContentType::Unknown => return Err(RecordError::UnknownContentType),
+        ContentType::Json => {}
     }
     let json = std::str::from_utf8(value).map_err(|_| RecordError::NotUtf8)?;
     if json.trim_ascii_start().starts_with('[') {
@@ -101,9 +125,9 @@ mod tests {
     #[test]
     fn json_needs_no_content_type() {
         let value = Bytes::from_static(br#" {"kind":"view","subject":"a"}"#);
-        assert!(matches!(decode_record(None, &value), Ok(Decoded::One(Ok(_)))));
+        assert!(matches!(decode_record(ContentType::Json, &value), Ok(Decoded::One(Ok(_)))));
         let value = Bytes::from_static(br#"[{"kind":"view","subject":"a"}, 7]"#);
-        let Ok(Decoded::Array(items)) = decode_record(Some(b"application/json"), &value) else {
+        let Ok(Decoded::Array(items)) = decode_record(ContentType::of(Some(b"application/json")), &value) else {
             panic!("an array")
         };
         assert_eq!(items.len(), 2);
@@ -113,18 +137,18 @@ mod tests {
     #[test]
     fn a_content_type_of_a_newer_build_is_told_apart_from_garbage() {
         let value = Bytes::from_static(b"x");
-        let newer = Some(&b"application/vnd.tally.events.v2+protobuf"[..]);
+        let newer = ContentType::of(Some(b"application/vnd.tally.events.v2+protobuf"));
         assert_eq!(decode_record(newer, &value).unwrap_err(), RecordError::UnknownContentType);
-        assert_eq!(decode_record(None, &Bytes::new()).unwrap_err(), RecordError::Empty);
+        assert_eq!(decode_record(ContentType::Json, &Bytes::new()).unwrap_err(), RecordError::Empty);
         let value = Bytes::from_static(&[0xff, 0xfe]);
-        assert_eq!(decode_record(None, &value).unwrap_err(), RecordError::NotUtf8);
+        assert_eq!(decode_record(ContentType::Json, &value).unwrap_err(), RecordError::NotUtf8);
     }
 
     proptest! {
         #[test]
         fn any_bytes_are_read_or_refused(bytes: Vec<u8>, packed: bool) {
             let value = Bytes::from(bytes);
-            let content_type = packed.then_some(BATCH_CONTENT_TYPE.as_bytes());
+            let content_type = if packed { ContentType::Batch } else { ContentType::Json };
             let _ = decode_record(content_type, &value);
         }
     }

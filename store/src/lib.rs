@@ -1,1 +1,15 @@
-//! The store: one port, three adapters (CQL, embedded, memory).
+//! The store: one port, three adapters.
+//!
+//! [`FactStore`] is the port, with its contract; [`contract`] is the suite that every adapter runs.
+
+#[cfg(any(test, feature = "contract"))]
+pub mod contract;
+pub mod cql;
+pub mod embedded;
+mod memory;
+mod port;
+mod rows;
+
+pub use memory::MemoryStore;
+pub use port::{FactStore, StoreError};
+pub use rows::{DeadLetter, FactRow, Progress, day_of};

@@ -1,0 +1,172 @@
+//! The contract suite: what every adapter must do, run by each of them.
+#![allow(clippy::unwrap_used, clippy::panic, missing_docs)]
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use tally_proto::{
+    AsOf, Checkpoint, CounterId, Epoch, Fact, Fingerprint, Lane, Layout, Offset, Partition,
+    SubjectId,
+};
+
+use crate::port::FactStore;
+use crate::rows::{DeadLetter, FactRow, Progress};
+
+/// Runs the suite on an empty store.
+pub async fn run(store: Arc<dyn FactStore>) {
+    the_layout_is_written_once(&*store).await;
+    the_newest_fact_stays_whatever_the_order(&*store).await;
+    a_later_epoch_outranks_every_offset(&*store).await;
+    facts_are_loaded_in_the_order_asked(&*store).await;
+    a_subject_has_all_its_kinds_and_partitions(&*store).await;
+    the_highest_lane_is_the_one_in_use(&*store).await;
+    the_newest_checkpoint_stays(&*store).await;
+    progress_is_overwritten(&*store).await;
+    a_dead_letter_is_kept_once(&*store).await;
+    many_facts_are_written_at_once(&*store).await;
+}
+
+fn counter(kind: &str, subject: &str) -> CounterId {
+    CounterId::new("default", kind, subject).unwrap()
+}
+
+fn row(subject: &str, partition: u32, as_of: u64, total: i64) -> FactRow {
+    let fact = Fact { epoch: Epoch::FIRST, as_of: AsOf(as_of), generation: 0, total };
+    let counter = counter("view", subject);
+    FactRow { counter, lane: Lane(0), partition: Partition(partition), fact }
+}
+
+async fn load(store: &dyn FactStore, subject: &str, partition: u32) -> Option<Fact> {
+    let asked = [counter("view", subject)];
+    let loaded = store.load_facts(Partition(partition), &asked).await.unwrap();
+    loaded[0].map(|(_, fact)| fact)
+}
+
+async fn the_layout_is_written_once(store: &dyn FactStore) {
+    assert_eq!(store.layout().await, Ok(None));
+    let layout = Layout {
+        cluster: "c".into(),
+        topic: "t".into(),
+        partitions: 8,
+        epoch: 1,
+        fold_version: 1,
+    };
+    assert_eq!(store.create_layout(&layout).await, Ok(layout.clone()));
+    let other = Layout { partitions: 16, ..layout.clone() };
+    assert_eq!(store.create_layout(&other).await, Ok(layout.clone()));
+    assert_eq!(store.layout().await, Ok(Some(layout)));
+}
+
+async fn the_newest_fact_stays_whatever_the_order(store: &dyn FactStore) {
+    assert_eq!(load(store, "order", 0).await, None);
+    for as_of in [5, 9, 7, 9, 1] {
+        let total = i64::try_from(as_of).unwrap() * 10;
+        store.write_facts(&[row("order", 0, as_of, total)]).await.unwrap();
+    }
+    let kept = load(store, "order", 0).await.unwrap();
+    assert_eq!((kept.as_of, kept.total), (AsOf(9), 90));
+    store.write_facts(&[row("order", 0, 10, -3)]).await.unwrap();
+    assert_eq!(load(store, "order", 0).await.unwrap().total, -3);
+}
+
+async fn a_later_epoch_outranks_every_offset(store: &dyn FactStore) {
+    let mut later = row("epochs", 0, 3, 30);
+    later.fact.epoch = Epoch::new(2).unwrap();
+    store.write_facts(&[later.clone()]).await.unwrap();
+    store.write_facts(&[row("epochs", 0, 1_000_000, 1)]).await.unwrap();
+    assert_eq!(load(store, "epochs", 0).await, Some(later.fact));
+}
+
+async fn facts_are_loaded_in_the_order_asked(store: &dyn FactStore) {
+    store.write_facts(&[row("l1", 3, 4, 1), row("l2", 3, 4, 2), row("l2", 4, 4, 7)]).await.unwrap();
+    let asked = [counter("view", "l2"), counter("view", "absent"), counter("view", "l1")];
+    let loaded = store.load_facts(Partition(3), &asked).await.unwrap();
+    let totals: Vec<_> = loaded.iter().map(|l| l.map(|(_, fact)| fact.total)).collect();
+    assert_eq!(totals, [Some(2), None, Some(1)]);
+    assert_eq!(store.load_facts(Partition(3), &[]).await, Ok(vec![]));
+}
+
+async fn a_subject_has_all_its_kinds_and_partitions(store: &dyn FactStore) {
+    let mut reply = row("subject", 2, 4, 7);
+    reply.counter = counter("reply", "subject");
+    let rows = [row("subject", 0, 4, 1), row("subject", 5, 4, 2), reply, row("subject2", 0, 4, 9)];
+    store.write_facts(&rows).await.unwrap();
+    let subject = SubjectId::new("default", "subject").unwrap();
+    let mut read = store.read_subject(&subject).await.unwrap();
+    read.sort_by_key(|row| row.partition);
+    assert_eq!(read, [rows[0].clone(), rows[2].clone(), rows[1].clone()]);
+    let absent = SubjectId::new("other", "subject").unwrap();
+    assert_eq!(store.read_subject(&absent).await, Ok(vec![]));
+}
+
+async fn the_highest_lane_is_the_one_in_use(store: &dyn FactStore) {
+    let abandoned = row("lanes", 0, 1_000, 1);
+    let mut used = row("lanes", 0, 5, 2);
+    used.lane = Lane(1);
+    let other = row("lanes", 1, 5, 4);
+    store.write_facts(&[used.clone(), abandoned, other.clone()]).await.unwrap();
+    let asked = [counter("view", "lanes")];
+    let loaded = store.load_facts(Partition(0), &asked).await.unwrap();
+    assert_eq!(loaded, [Some((Lane(1), used.fact))]);
+    let mut read = store.read_subject(&asked[0].subject).await.unwrap();
+    read.sort_by_key(|row| row.partition);
+    assert_eq!(read, [used, other]);
+}
+
+async fn the_newest_checkpoint_stays(store: &dyn FactStore) {
+    let at = |as_of: u64| Checkpoint {
+        epoch: Epoch::FIRST,
+        as_of: AsOf(as_of),
+        last: Fingerprint { offset: Offset(as_of - 1), crc32c: 7, append_time_ms: 8 },
+    };
+    assert_eq!(store.load_checkpoint(Partition(7)).await, Ok(None));
+    for as_of in [5, 9, 7] {
+        store.write_checkpoint(Partition(7), &at(as_of)).await.unwrap();
+    }
+    assert_eq!(store.load_checkpoint(Partition(7)).await, Ok(Some(at(9))));
+    assert_eq!(store.load_checkpoint(Partition(6)).await, Ok(None));
+}
+
+async fn progress_is_overwritten(store: &dyn FactStore) {
+    let progress = |aggregator: &str, as_of, caught_up_at_ms| Progress {
+        partition: Partition(1),
+        aggregator: aggregator.into(),
+        as_of: AsOf(as_of),
+        caught_up_at_ms,
+    };
+    store.write_progress(&[progress("a", 9, 900), progress("b", 3, 300)]).await.unwrap();
+    store.write_progress(&[progress("a", 5, 500)]).await.unwrap();
+    let mut read = store.read_progress(8).await.unwrap();
+    read.sort_by(|a, b| a.aggregator.cmp(&b.aggregator));
+    assert_eq!(read, [progress("a", 5, 500), progress("b", 3, 300)]);
+}
+
+async fn a_dead_letter_is_kept_once(store: &dyn FactStore) {
+    let letter = |offset, index| DeadLetter {
+        partition: Partition(1),
+        offset: Offset(offset),
+        index,
+        append_time_ms: 1_795_176_001_250,
+        code: "damaged_batch".into(),
+        reason: "no batch".into(),
+        key: Bytes::from_static(b"k"),
+        value: Bytes::from_static(&[0xff, 0]),
+    };
+    let letters = [letter(4, 0), letter(4, 1), letter(9, 0)];
+    store.write_dead_letters(&letters).await.unwrap();
+    store.write_dead_letters(&letters[1..]).await.unwrap();
+    let day = letters[0].day();
+    assert_eq!(store.read_dead_letters(Partition(1), day, 10).await.unwrap(), letters);
+    assert_eq!(store.read_dead_letters(Partition(1), day, 2).await.unwrap(), letters[..2]);
+    assert_eq!(store.read_dead_letters(Partition(1), day + 1, 10).await, Ok(vec![]));
+}
+
+async fn many_facts_are_written_at_once(store: &dyn FactStore) {
+    let rows: Vec<_> = (0..2_000).map(|n| row(&format!("many:{n}"), 2, 4, n)).collect();
+    store.write_facts(&rows).await.unwrap();
+    let asked: Vec<_> = rows.iter().map(|row| row.counter.clone()).collect();
+    let loaded = store.load_facts(Partition(2), &asked).await.unwrap();
+    for (row, loaded) in rows.iter().zip(loaded) {
+        assert_eq!(loaded, Some((Lane(0), row.fact)));
+    }
+}

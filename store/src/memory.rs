@@ -1,0 +1,140 @@
+//! The store in memory: for tests and trials; gone with the process.
+
+use std::collections::BTreeMap;
+
+use async_trait::async_trait;
+use parking_lot::Mutex;
+use tally_proto::{Checkpoint, CounterId, Fact, Lane, Layout, Offset, Partition, SubjectId};
+
+use crate::port::{FactStore, StoreError};
+use crate::rows::{DeadLetter, FactRow, Progress};
+
+/// A store in memory.
+#[derive(Debug, Default)]
+pub struct MemoryStore(Mutex<Tables>);
+
+#[derive(Debug, Default)]
+struct Tables {
+    layout: Option<Layout>,
+    checkpoints: BTreeMap<Partition, Checkpoint>,
+    facts: BTreeMap<SubjectId, BTreeMap<FactKey, Fact>>,
+    progress: BTreeMap<(Partition, Box<str>), Progress>,
+    dead_letters: BTreeMap<(Partition, i32, Offset, u32), DeadLetter>,
+}
+
+/// Kind, partition, lane: so that the last of a partition is the lane in use.
+type FactKey = (Box<str>, Partition, Lane);
+
+#[async_trait]
+impl FactStore for MemoryStore {
+    async fn layout(&self) -> Result<Option<Layout>, StoreError> {
+        Ok(self.0.lock().layout.clone())
+    }
+
+    async fn create_layout(&self, layout: &Layout) -> Result<Layout, StoreError> {
+        Ok(self.0.lock().layout.get_or_insert_with(|| layout.clone()).clone())
+    }
+
+    async fn load_checkpoint(
+        &self,
+        partition: Partition,
+    ) -> Result<Option<Checkpoint>, StoreError> {
+        Ok(self.0.lock().checkpoints.get(&partition).copied())
+    }
+
+    async fn write_checkpoint(
+        &self,
+        partition: Partition,
+        checkpoint: &Checkpoint,
+    ) -> Result<(), StoreError> {
+        let mut tables = self.0.lock();
+        let kept = tables.checkpoints.entry(partition).or_insert(*checkpoint);
+        if (checkpoint.epoch, checkpoint.as_of) > (kept.epoch, kept.as_of) {
+            *kept = *checkpoint;
+        }
+        Ok(())
+    }
+
+    async fn load_facts(
+        &self,
+        partition: Partition,
+        counters: &[CounterId],
+    ) -> Result<Vec<Option<(Lane, Fact)>>, StoreError> {
+        let tables = self.0.lock();
+        let load = |counter: &CounterId| {
+            let lanes = (counter.kind.clone(), partition, Lane(0))
+                ..=(counter.kind.clone(), partition, Lane(u8::MAX));
+            let (key, fact) = tables.facts.get(&counter.subject)?.range(lanes).next_back()?;
+            Some((key.2, *fact))
+        };
+        Ok(counters.iter().map(load).collect())
+    }
+
+    async fn write_facts(&self, rows: &[FactRow]) -> Result<(), StoreError> {
+        let mut tables = self.0.lock();
+        for row in rows {
+            let subject = tables.facts.entry(row.counter.subject.clone()).or_default();
+            let key = (row.counter.kind.clone(), row.partition, row.lane);
+            let kept = subject.entry(key).or_insert(row.fact);
+            if (row.fact.epoch, row.fact.as_of) > (kept.epoch, kept.as_of) {
+                *kept = row.fact;
+            }
+        }
+        Ok(())
+    }
+
+    async fn read_subject(&self, subject: &SubjectId) -> Result<Vec<FactRow>, StoreError> {
+        let tables = self.0.lock();
+        let mut newest: BTreeMap<(&str, Partition), FactRow> = BTreeMap::new();
+        for ((kind, partition, lane), fact) in tables.facts.get(subject).into_iter().flatten() {
+            let counter = CounterId { subject: subject.clone(), kind: kind.clone() };
+            let row = FactRow { counter, lane: *lane, partition: *partition, fact: *fact };
+            newest.insert((kind, *partition), row); // lanes come in rising order
+        }
+        Ok(newest.into_values().collect())
+    }
+
+    async fn write_progress(&self, rows: &[Progress]) -> Result<(), StoreError> {
+        let mut tables = self.0.lock();
+        for row in rows {
+            tables.progress.insert((row.partition, row.aggregator.clone()), row.clone());
+        }
+        Ok(())
+    }
+
+    async fn read_progress(&self, partitions: u32) -> Result<Vec<Progress>, StoreError> {
+        let tables = self.0.lock();
+        let rows = tables.progress.values().filter(|row| row.partition.0 < partitions);
+        Ok(rows.cloned().collect())
+    }
+
+    async fn write_dead_letters(&self, letters: &[DeadLetter]) -> Result<(), StoreError> {
+        let mut tables = self.0.lock();
+        for letter in letters {
+            let key = (letter.partition, letter.day(), letter.offset, letter.index);
+            tables.dead_letters.insert(key, letter.clone());
+        }
+        Ok(())
+    }
+
+    async fn read_dead_letters(
+        &self,
+        partition: Partition,
+        day: i32,
+        limit: usize,
+    ) -> Result<Vec<DeadLetter>, StoreError> {
+        let tables = self.0.lock();
+        let all = (partition, day, Offset(0), 0)..=(partition, day, Offset(u64::MAX), u32::MAX);
+        Ok(tables.dead_letters.range(all).take(limit).map(|(_, letter)| letter.clone()).collect())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn the_store_in_memory_keeps_the_contract() {
+        crate::contract::run(std::sync::Arc::new(MemoryStore::default())).await;
+    }
+}
