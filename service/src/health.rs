@@ -15,9 +15,10 @@ impl Health {
         self.not_ready(part, "starting");
     }
 
-    /// The part does its work.
-    pub fn ready(&self, part: &str) {
-        self.0.lock().insert(part.to_owned(), Ok(()));
+    /// The part does its work. Says whether that is news.
+    pub fn ready(&self, part: &str) -> bool {
+        let old = self.0.lock().insert(part.to_owned(), Ok(()));
+        matches!(old, Some(Err(_)))
     }
 
     /// The part cannot do its work, and why. Says whether that is news.

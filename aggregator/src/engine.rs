@@ -1,0 +1,181 @@
+//! The engine: the pure fold of one partition.
+//!
+//! Records, loaded bases and acks go in; loads, facts and checkpoints come out. No clock, no
+//! randomness, no I/O, no hash order that shows. Invariants, each named as in DESIGN.md:
+//!
+//! * every record is applied once, in order: an offset other than the expected one is refused;
+//! * a record is applied to a row only if it is not below the row's as-of (F5);
+//! * a base newer than the checkpoint at start is written again before a checkpoint passes it (F3);
+//! * a checkpoint covers only what every row of an acked flush holds (F3);
+//! * only rows that are neither dirty nor being flushed are evicted (F3).
+#![cfg_attr(
+    not(test),
+    warn(
+        clippy::arithmetic_side_effects,
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        clippy::indexing_slicing
+    )
+)]
+
+mod base;
+mod flush;
+mod fold;
+mod pending;
+mod rows;
+mod scopes;
+#[cfg(test)]
+mod tests;
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use tally_proto::{AsOf, Checkpoint, Epoch, Fingerprint, Kinds, Offset, Partition};
+use tally_store::DeadLetter;
+use thiserror::Error;
+
+pub use flush::Flush;
+pub use fold::Folded;
+
+use pending::Pending;
+use rows::Rows;
+use scopes::Scopes;
+
+/// What bounds an engine's memory.
+#[derive(Debug, Clone, Copy)]
+pub struct EngineLimits {
+    /// Rows in memory; clean ones are evicted above it, and above twice as many the fold pauses.
+    pub counters: usize,
+    /// Events that wait for the base of their counter.
+    pub pending_events: usize,
+    /// Bytes of dead letters that are not flushed yet.
+    pub dead_letter_bytes: usize,
+}
+
+/// Why a partition must stop. Nothing after it was folded; an operator decides.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum Stop {
+    /// A newer build wrote it.
+    #[error(
+        "the record at offset {0} has a content type that this build does not know: \
+         upgrade this aggregator, the partition goes on by itself"
+    )]
+    NewerRecord(Offset),
+    /// A fact of another generation of the log.
+    #[error(
+        "the fact of {row} belongs to epoch {found}, but the log is in epoch {expected}: \
+         another layout is in force, restart this aggregator"
+    )]
+    OtherEpoch {
+        /// Which row.
+        row: String,
+        /// The row's epoch.
+        found: Epoch,
+        /// Ours.
+        expected: Epoch,
+    },
+}
+
+/// The fold of one partition.
+#[derive(Debug)]
+pub struct Engine {
+    partition: Partition,
+    epoch: Epoch,
+    limits: EngineLimits,
+    kinds: Arc<Kinds>,
+    scopes: Scopes,
+    rows: Rows,
+    pending: Pending,
+    /// The next offset to apply.
+    next: AsOf,
+    /// The as-of of the checkpoint at start: a base above it must be written again.
+    resumed_at: AsOf,
+    /// The as-of of the last checkpoint that was acked, and when its last record was appended.
+    durable: AsOf,
+    durable_append_time_ms: Option<i64>,
+    /// Places where a checkpoint could stand, oldest first: a batch's last record.
+    marks: VecDeque<Fingerprint>,
+    /// The last record that was taken in, or that the checkpoint at start names.
+    last: Option<Fingerprint>,
+    /// The hole that was met, and that the log is asked for once more.
+    hole: Option<(Offset, Offset)>,
+    dead_letters: Vec<DeadLetter>,
+    dead_letter_bytes: usize,
+    flying: Option<flush::Flying>,
+    folded_events: u64,
+}
+
+impl Engine {
+    /// An engine that goes on from a checkpoint, or from the log's beginning.
+    pub fn resume(
+        partition: Partition,
+        epoch: Epoch,
+        kinds: Arc<Kinds>,
+        limits: EngineLimits,
+        checkpoint: Option<Checkpoint>,
+    ) -> Self {
+        let start = checkpoint.map_or(AsOf::ZERO, |checkpoint| checkpoint.as_of);
+        Engine {
+            partition,
+            epoch,
+            limits,
+            kinds,
+            scopes: Scopes::default(),
+            rows: Rows::default(),
+            pending: Pending::default(),
+            next: start,
+            resumed_at: start,
+            durable: start,
+            durable_append_time_ms: checkpoint.map(|checkpoint| checkpoint.last.append_time_ms),
+            marks: VecDeque::new(),
+            last: checkpoint.map(|checkpoint| checkpoint.last),
+            hole: None,
+            dead_letters: Vec::new(),
+            dead_letter_bytes: 0,
+            flying: None,
+            folded_events: 0,
+        }
+    }
+
+    /// The next offset to apply.
+    pub fn next(&self) -> AsOf {
+        self.next
+    }
+
+    /// Everything below it is durable in facts.
+    pub fn durable(&self) -> AsOf {
+        self.durable
+    }
+
+    /// The last record that was taken in: by it the log is recognised.
+    pub fn last(&self) -> Option<Fingerprint> {
+        self.last
+    }
+
+    /// When the last record below [`Engine::durable`] was appended.
+    pub fn durable_append_time_ms(&self) -> Option<i64> {
+        self.durable_append_time_ms
+    }
+
+    /// How many entries of records were counted since this was asked last.
+    pub fn take_folded_events(&mut self) -> u64 {
+        std::mem::take(&mut self.folded_events)
+    }
+
+    /// How many counters are in memory.
+    pub fn counters(&self) -> usize {
+        self.rows.len()
+    }
+
+    /// How many rows a flush would write now.
+    pub fn dirty(&self) -> usize {
+        self.rows.dirty()
+    }
+
+    /// Whether to fold nothing more until loads or flushes made room.
+    pub fn is_full(&self) -> bool {
+        self.pending.events() >= self.limits.pending_events
+            || self.dead_letter_bytes >= self.limits.dead_letter_bytes
+            || self.rows.len() >= self.limits.counters.saturating_mul(2)
+    }
+}

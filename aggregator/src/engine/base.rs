@@ -1,0 +1,47 @@
+//! Bases: the facts that a fold goes on from.
+
+use tally_proto::{CounterId, Fact, Lane};
+
+use super::{Engine, Stop};
+
+impl Engine {
+    /// At most `most` counters whose base is to be loaded; each is named once.
+    pub fn take_loads(&mut self, most: usize) -> Vec<CounterId> {
+        let counter = |number| {
+            let row = self.rows.get(number)?;
+            Some(self.scopes.counter(row.scope, &row.subject))
+        };
+        self.pending.take_wanted(most).into_iter().filter_map(counter).collect()
+    }
+
+    /// The base of a counter was loaded with a quorum: the fact, or that there is none.
+    ///
+    /// What waited for it is counted now, unless the base holds it. A base that is newer than the
+    /// checkpoint at start is written again: the quorum that showed it may not hold it for good.
+    pub fn loaded(&mut self, counter: &CounterId, base: Option<(Lane, Fact)>) -> Result<(), Stop> {
+        let subject = &counter.subject.subject;
+        let found = self.scopes.find(counter).and_then(|scope| self.rows.find(scope, subject));
+        let Some(number) = found else { return Ok(()) };
+        let Some(waiting) = self.pending.take(number) else { return Ok(()) };
+        if let Some((lane, fact)) = base {
+            if fact.epoch != self.epoch {
+                let row = format!("{counter} in partition {}", self.partition);
+                return Err(Stop::OtherEpoch { row, found: fact.epoch, expected: self.epoch });
+            }
+            if let Some(row) = self.rows.get_mut(number) {
+                row.total = fact.total;
+                row.as_of = fact.as_of;
+                row.generation = fact.generation;
+                row.lane = lane;
+            }
+            if fact.as_of > self.resumed_at {
+                self.rows.set_dirty(number);
+            }
+        }
+        self.rows.set_loaded(number);
+        for event in waiting {
+            self.count(number, event);
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,90 @@
+//! The flush: one snapshot of dirty facts, and the checkpoint that may follow it.
+
+use tally_proto::{AsOf, Checkpoint, Fact, Fingerprint};
+use tally_store::{DeadLetter, FactRow};
+
+use super::Engine;
+use super::rows::RowNumber;
+
+/// What is to be written: dead letters and rows first, the checkpoint when all of them are acked.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Flush {
+    /// The facts of every row that changed.
+    pub rows: Vec<FactRow>,
+    /// What could not be counted.
+    pub dead_letters: Vec<DeadLetter>,
+    /// Where a fold may resume after it.
+    pub checkpoint: Option<Checkpoint>,
+}
+
+/// What is being written.
+#[derive(Debug)]
+pub(super) struct Flying {
+    rows: Vec<RowNumber>,
+    dead_letters: Vec<DeadLetter>,
+    checkpoint: Option<Checkpoint>,
+}
+
+impl Engine {
+    /// Takes a snapshot to be written; `None` if nothing changed, or one is being written.
+    pub fn begin_flush(&mut self) -> Option<Flush> {
+        if self.flying.is_some() {
+            return None;
+        }
+        let checkpoint = self.next_checkpoint();
+        if self.rows.dirty() == 0 && self.dead_letters.is_empty() && checkpoint.is_none() {
+            return None;
+        }
+        let numbers = self.rows.take_off();
+        let rows = numbers.iter().filter_map(|number| self.fact_row(*number)).collect();
+        let dead_letters = std::mem::take(&mut self.dead_letters);
+        self.flying =
+            Some(Flying { rows: numbers, dead_letters: dead_letters.clone(), checkpoint });
+        Some(Flush { rows, dead_letters, checkpoint })
+    }
+
+    /// The flush was written as a whole, checkpoint included, or has to be repeated.
+    pub fn flushed(&mut self, written: bool) {
+        let Some(flying) = self.flying.take() else { return };
+        self.rows.land(&flying.rows, written);
+        if written {
+            if let Some(checkpoint) = flying.checkpoint {
+                self.durable = checkpoint.as_of;
+                self.durable_append_time_ms = Some(checkpoint.last.append_time_ms);
+            }
+            let letter_bytes = |l: &DeadLetter| l.value.len().saturating_add(l.key.len());
+            self.dead_letter_bytes =
+                self.dead_letters.iter().map(letter_bytes).fold(0, usize::saturating_add);
+        } else {
+            let newer = std::mem::replace(&mut self.dead_letters, flying.dead_letters);
+            self.dead_letters.extend(newer);
+        }
+    }
+
+    /// What the row says as of now: all below `next` is applied to it, unless its base is newer.
+    fn fact_row(&self, number: RowNumber) -> Option<FactRow> {
+        let row = self.rows.get(number)?;
+        Some(FactRow {
+            counter: self.scopes.counter(row.scope, &row.subject),
+            lane: row.lane,
+            partition: self.partition,
+            fact: Fact {
+                epoch: self.epoch,
+                as_of: row.as_of.max(self.next),
+                generation: row.generation,
+                total: row.total,
+            },
+        })
+    }
+
+    /// The newest place that every row in memory has passed; none that is durable already.
+    fn next_checkpoint(&mut self) -> Option<Checkpoint> {
+        let limit = self.pending.oldest().unwrap_or(AsOf(u64::MAX));
+        let reached = |mark: &Fingerprint| mark.offset.as_of() <= limit;
+        let passed = self.marks.partition_point(reached);
+        let last = passed.checked_sub(1).and_then(|at| self.marks.get(at)).copied()?;
+        self.marks.drain(..passed.saturating_sub(1)); // it stays, in case this flush fails
+        let as_of = last.offset.as_of();
+        (as_of > self.durable).then_some(Checkpoint { epoch: self.epoch, as_of, last })
+    }
+}

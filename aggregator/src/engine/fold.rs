@@ -1,0 +1,229 @@
+//! The fold: records in, rows and dead letters changed.
+
+use bytes::Bytes;
+use tally_log::Record;
+use tally_proto::{
+    Action, CounterId, Decoded, Event, EventBatch, Kinds, Offset, RawEvent, RecordError,
+    decode_record,
+};
+use tally_store::DeadLetter;
+
+use super::pending::Waiting;
+use super::rows::RowNumber;
+use super::{Engine, Stop, scopes};
+
+/// Most places kept where a checkpoint could stand.
+const MOST_MARKS: usize = 1_024;
+
+/// What became of a batch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Folded {
+    /// All of it that was not folded before.
+    All,
+    /// Records are missing from `expected` on: ask the log once more from there. If it answers
+    /// the same, there is nothing to be had, and the fold goes on.
+    Hole {
+        /// The offset to ask for.
+        expected: Offset,
+    },
+}
+
+/// Where an event stands.
+#[derive(Clone, Copy)]
+struct Place<'a> {
+    record: &'a Record,
+    index: u32,
+}
+
+impl Engine {
+    /// Folds records in their order; those below the expected offset are left out.
+    pub fn fold(&mut self, records: &[Record]) -> Result<Folded, Stop> {
+        let kinds = self.kinds.clone();
+        let mut last = None;
+        let mut outcome = Ok(Folded::All);
+        for record in records {
+            let expected = self.next.next();
+            if record.offset < expected {
+                continue;
+            }
+            if record.offset > expected && self.hole != Some((expected, record.offset)) {
+                self.hole = Some((expected, record.offset));
+                outcome = Ok(Folded::Hole { expected });
+                break;
+            }
+            if let Err(stop) = self.apply(&kinds, record) {
+                outcome = Err(stop);
+                break;
+            }
+            self.hole = None;
+            self.next = record.offset.as_of();
+            last = Some(record);
+        }
+        if let Some(record) = last {
+            self.mark(record);
+        }
+        if self.rows.len() > self.limits.counters {
+            self.evict();
+        }
+        outcome
+    }
+
+    /// Notes that a checkpoint could stand after this record.
+    fn mark(&mut self, record: &Record) {
+        let fingerprint = record.fingerprint();
+        self.last = Some(fingerprint);
+        self.marks.push_back(fingerprint);
+        if self.marks.len() > MOST_MARKS {
+            self.marks.remove(MOST_MARKS / 2); // any but the newest may go: a coarser choice
+        }
+    }
+
+    fn evict(&mut self) {
+        for scope in self.rows.evict(self.limits.counters) {
+            self.scopes.release(scope);
+        }
+    }
+
+    fn apply(&mut self, kinds: &Kinds, record: &Record) -> Result<(), Stop> {
+        let place = Place { record, index: 0 };
+        match decode_record(record.content_type, &record.value) {
+            Ok(Decoded::Batch(batch)) => self.apply_batch(kinds, record, &batch),
+            Ok(Decoded::One(event)) => self.apply_json(kinds, place, event, &record.value),
+            Ok(Decoded::Array(items)) => {
+                for (index, item) in (0u32..).zip(items) {
+                    let value = Bytes::copy_from_slice(item.get().as_bytes());
+                    let place = Place { record, index };
+                    self.apply_json(kinds, place, RawEvent::parse(item.get()), &value);
+                }
+            }
+            Err(RecordError::UnknownContentType) => return Err(Stop::NewerRecord(record.offset)),
+            Err(error) => {
+                self.set_aside(place, error.code(), &error.to_string(), record.value.clone());
+            }
+        }
+        Ok(())
+    }
+
+    fn apply_batch(&mut self, kinds: &Kinds, record: &Record, batch: &EventBatch) {
+        let scopes: Vec<_> = batch
+            .scopes()
+            .map(|scope| (scope, scopes::refuse(kinds, scope.kind)))
+            .collect();
+        for (index, entry) in (0u32..).zip(batch.entries()) {
+            let place = Place { record, index };
+            match scopes.get(entry.scope) {
+                Some((scope, None)) => {
+                    self.add(place, scope.namespace, scope.kind, entry.subject, entry.delta);
+                }
+                Some((scope, Some((code, reason)))) => {
+                    let value =
+                        event_json(scope.namespace, scope.kind, entry.subject, entry.delta);
+                    self.set_aside(place, code, reason, value);
+                }
+                None => {} // decode has checked that every entry has a scope
+            }
+        }
+    }
+
+    fn apply_json(
+        &mut self,
+        kinds: &Kinds,
+        place: Place<'_>,
+        event: Result<RawEvent<'_>, tally_proto::EventError>,
+        value: &Bytes,
+    ) {
+        let checked = match &event {
+            Ok(raw) => raw.check(kinds),
+            Err(error) => Err(error.clone()),
+        };
+        match checked {
+            Ok(Event { namespace, kind, subject, action: Action::Add(delta) }) => {
+                self.add(place, namespace, &kind.name, subject, delta);
+            }
+            Err(error) => self.set_aside(place, error.code(), &error.to_string(), value.clone()),
+        }
+    }
+
+    /// Adds a delta to its row, or lets it wait for the row's base.
+    fn add(&mut self, place: Place<'_>, namespace: &str, kind: &str, subject: &str, delta: i64) {
+        let scope = self.scopes.number(namespace, kind);
+        let number = self.rows.find(scope, subject).unwrap_or_else(|| {
+            self.scopes.hold(scope);
+            self.rows.add_loading(scope, subject)
+        });
+        let event = Waiting {
+            offset: place.record.offset,
+            index: place.index,
+            delta,
+            append_time_ms: place.record.append_time_ms,
+        };
+        if self.rows.get(number).is_some_and(super::rows::Row::is_loading) {
+            self.pending.wait(number, event);
+        } else {
+            self.count(number, event);
+        }
+    }
+
+    /// Counts one event on a row that has its base.
+    pub(super) fn count(&mut self, number: RowNumber, event: Waiting) {
+        let Some(row) = self.rows.get_mut(number) else { return };
+        if row.as_of.covers(event.offset) {
+            return; // the base holds it already
+        }
+        self.folded_events = self.folded_events.saturating_add(1);
+        match row.total.checked_add(event.delta) {
+            Some(total) => {
+                row.total = total;
+                self.rows.set_dirty(number);
+            }
+            None => {
+                let counter = self.scopes.counter(row.scope, &row.subject);
+                self.overflow(&counter, event);
+            }
+        }
+    }
+
+    fn overflow(&mut self, counter: &CounterId, event: Waiting) {
+        let subject = &counter.subject;
+        let value = event_json(&subject.namespace, &counter.kind, &subject.subject, event.delta);
+        self.keep(DeadLetter {
+            partition: self.partition,
+            offset: event.offset,
+            index: event.index,
+            append_time_ms: event.append_time_ms,
+            code: "overflow".into(),
+            reason: format!("the total of {counter} would pass 64 bits").into(),
+            key: Bytes::new(),
+            value,
+        });
+    }
+
+    fn set_aside(&mut self, place: Place<'_>, code: &str, reason: &str, value: Bytes) {
+        self.keep(DeadLetter {
+            partition: self.partition,
+            offset: place.record.offset,
+            index: place.index,
+            append_time_ms: place.record.append_time_ms,
+            code: code.into(),
+            reason: reason.into(),
+            key: place.record.key.clone(),
+            value,
+        });
+    }
+
+    fn keep(&mut self, letter: DeadLetter) {
+        const OVERHEAD: usize = 256;
+        let bytes = letter.value.len().saturating_add(letter.key.len()).saturating_add(OVERHEAD);
+        self.dead_letter_bytes = self.dead_letter_bytes.saturating_add(bytes);
+        self.dead_letters.push(letter);
+    }
+}
+
+/// One entry of a batch as the JSON event that it stands for, so that it can be replayed.
+fn event_json(namespace: &str, kind: &str, subject: &str, delta: i64) -> Bytes {
+    // Names hold no character that JSON escapes.
+    let event = format!(
+        r#"{{"namespace":"{namespace}","kind":"{kind}","subject":"{subject}","delta":{delta}}}"#
+    );
+    Bytes::from(event)
+}

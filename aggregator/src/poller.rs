@@ -1,0 +1,86 @@
+//! The one thread that polls the log. Never waits for a store: a full channel holds it back.
+
+use std::sync::mpsc as blocking;
+use std::time::Duration;
+
+use tally_log::{LogConsumer, Polled};
+use tally_proto::{Offset, Partition};
+use tokio::sync::mpsc;
+
+/// Polls in flight between the thread and the runner; each is at most about a mebibyte.
+const POLLS_IN_FLIGHT: usize = 8;
+
+/// How long one poll waits for records, and so a command for its turn.
+const POLL_WAIT: Duration = Duration::from_millis(20);
+
+enum Command {
+    Open(Partition, Offset),
+    Pause(Partition),
+    Resume(Partition),
+    Report(Partition, Offset),
+}
+
+/// The runner's end of the polling thread; the thread ends when it is dropped.
+pub(crate) struct Poller {
+    commands: blocking::Sender<Command>,
+    polls: mpsc::Receiver<Vec<Polled>>,
+}
+
+impl Poller {
+    /// Starts the thread.
+    pub(crate) fn start(mut consumer: Box<dyn LogConsumer>) -> std::io::Result<Self> {
+        let (commands, inbox) = blocking::channel();
+        let (outbox, polls) = mpsc::channel(POLLS_IN_FLIGHT);
+        std::thread::Builder::new().name("tally-poller".into()).spawn(move || {
+            loop {
+                loop {
+                    match inbox.try_recv() {
+                        Ok(command) => carry_out(&mut *consumer, command),
+                        Err(blocking::TryRecvError::Empty) => break,
+                        Err(blocking::TryRecvError::Disconnected) => return,
+                    }
+                }
+                let polled = consumer.poll(POLL_WAIT);
+                if !polled.is_empty() && outbox.blocking_send(polled).is_err() {
+                    return;
+                }
+            }
+        })?;
+        Ok(Poller { commands, polls })
+    }
+
+    /// What the thread saw next; `None` if it died.
+    pub(crate) async fn next(&mut self) -> Option<Vec<Polled>> {
+        self.polls.recv().await
+    }
+
+    pub(crate) fn open(&self, partition: Partition, from: Offset) {
+        self.send(Command::Open(partition, from));
+    }
+
+    pub(crate) fn pause(&self, partition: Partition) {
+        self.send(Command::Pause(partition));
+    }
+
+    pub(crate) fn resume(&self, partition: Partition) {
+        self.send(Command::Resume(partition));
+    }
+
+    pub(crate) fn report(&self, partition: Partition, next: Offset) {
+        self.send(Command::Report(partition, next));
+    }
+
+    /// If the thread is gone, [`Poller::next`] says so.
+    fn send(&self, command: Command) {
+        self.commands.send(command).ok();
+    }
+}
+
+fn carry_out(consumer: &mut dyn LogConsumer, command: Command) {
+    match command {
+        Command::Open(partition, from) => consumer.open(partition, from),
+        Command::Pause(partition) => consumer.pause(partition),
+        Command::Resume(partition) => consumer.resume(partition),
+        Command::Report(partition, next) => consumer.report(partition, next),
+    }
+}

@@ -1,0 +1,444 @@
+//! The runner: the only `select!`. Polls, feeds engines, sends out what they ask for.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use tally_log::{Consume, EventLog, Polled};
+use tally_proto::{Epoch, Kinds, Offset, Partition};
+use tally_service::clock::{self, SharedClock};
+use tally_service::health::Health;
+use tally_service::metrics::Metrics;
+use tally_service::stopper::Stopper;
+use tally_store::{FactStore, Progress, StoreError};
+use tokio::task::JoinSet;
+
+use crate::engine::{Engine, EngineLimits};
+use crate::metrics::AggregatorMetrics;
+use crate::owned::{Next, Owned, Phase};
+use crate::poller::Poller;
+use crate::settings::{AggregatorSettings, FlushSettings, parse_partitions};
+use crate::tasks::{Done, Work};
+
+/// How often due work is looked for.
+const TICK: Duration = Duration::from_millis(20);
+
+/// Counters a load asks for at once, and loads of one partition under way at once.
+const LOAD_COUNTERS: usize = 128;
+const LOADS_IN_FLIGHT: usize = 4;
+
+/// The longest wait after failed flushes.
+const MOST_FLUSH_WAIT: Duration = Duration::from_secs(10);
+
+/// How long a last flush may take when the process stops.
+const LAST_FLUSH: Duration = Duration::from_secs(8);
+
+/// What an aggregator needs.
+pub struct Context {
+    /// Where events come from.
+    pub log: Arc<dyn EventLog>,
+    /// Where facts go.
+    pub store: Arc<dyn FactStore>,
+    /// The epoch of the layout.
+    pub epoch: Epoch,
+    /// The kinds that the fold knows.
+    pub kinds: Arc<Kinds>,
+    /// `[aggregator]`.
+    pub settings: AggregatorSettings,
+    /// `[flush]`.
+    pub flush: FlushSettings,
+    /// The name under which progress is written.
+    pub id: String,
+    /// Time.
+    pub clock: SharedClock,
+    /// For `/readyz`.
+    pub health: Health,
+    /// For `/metrics`.
+    pub metrics: Metrics,
+    /// When to stop.
+    pub stopper: Stopper,
+}
+
+/// Runs an aggregator until it is stopped; then flushes once more.
+pub async fn run(context: Context) -> anyhow::Result<()> {
+    let partitions = context.log.partitions();
+    let consume = match &context.settings.assign {
+        Some(list) => Consume::Assign(parse_partitions(list, partitions)?),
+        None => Consume::Group(context.settings.group.clone()),
+    };
+    let consumer = context.log.consumer(consume).context("cannot read the log")?;
+    let poller = Poller::start(consumer).context("cannot start the polling thread")?;
+    let limits = context.settings.engine_limits(partitions);
+    let work = Work {
+        log: context.log,
+        store: context.store,
+        clock: context.clock,
+        health: context.health,
+        stopper: context.stopper,
+        epoch: context.epoch,
+    };
+    let mut runner = Runner {
+        metrics: AggregatorMetrics::new(&context.metrics),
+        work,
+        kinds: context.kinds,
+        limits,
+        flush_interval: context.flush.interval(),
+        id: context.id.into(),
+        poller,
+        tasks: JoinSet::new(),
+        ends: JoinSet::new(),
+        owned: BTreeMap::new(),
+        assignments: 0,
+        next_progress: Duration::ZERO,
+    };
+    runner.run().await
+}
+
+/// A task's result, with the partition and assignment that it belongs to.
+type TaskResult = (Partition, u64, Done);
+
+struct Runner {
+    work: Work,
+    kinds: Arc<Kinds>,
+    limits: EngineLimits,
+    flush_interval: Duration,
+    id: Box<str>,
+    metrics: AggregatorMetrics,
+    poller: Poller,
+    tasks: JoinSet<TaskResult>,
+    ends: JoinSet<Vec<(Partition, i64, Offset)>>,
+    owned: BTreeMap<Partition, Owned>,
+    assignments: u64,
+    next_progress: Duration,
+}
+
+impl Runner {
+    async fn run(&mut self) -> anyhow::Result<()> {
+        let mut tick = clock::interval(TICK);
+        let stopper = self.work.stopper.clone();
+        loop {
+            tokio::select! {
+                polled = self.poller.next() => {
+                    let polled = polled.context("the polling thread has died")?;
+                    polled.into_iter().for_each(|polled| self.on_polled(polled));
+                }
+                Some(done) = self.tasks.join_next() => self.on_done(done?),
+                Some(ends) = self.ends.join_next() => self.on_ends(ends?),
+                _ = tick.tick() => self.on_tick(),
+                () = stopper.stopped() => break,
+            }
+        }
+        self.last_flush().await;
+        Ok(())
+    }
+
+    fn now(&self) -> Duration {
+        self.work.clock.monotonic()
+    }
+
+    /// Sends out a task of an owned partition.
+    fn send(
+        &mut self,
+        partition: Partition,
+        assignment: u64,
+        task: impl Future<Output = Done> + Send + 'static,
+    ) {
+        self.tasks.spawn(async move { (partition, assignment, task.await) });
+    }
+
+    fn on_polled(&mut self, polled: Polled) {
+        let now = self.now();
+        match polled {
+            Polled::Records(batch) => {
+                let partition = batch.partition;
+                self.metrics.records.inc_by(batch.records.len() as u64);
+                if let Some(owned) = self.owned.get_mut(&partition) {
+                    owned.receive(batch, now);
+                    self.pump(partition);
+                }
+            }
+            Polled::Assigned(partitions) => partitions.into_iter().for_each(|p| self.assign(p)),
+            Polled::Revoked(partitions) => partitions.into_iter().for_each(|p| self.revoke(p)),
+            Polled::End(partition) => {
+                let Some(owned) = self.owned.get_mut(&partition) else { return };
+                owned.hear(now);
+                if owned.is_drained()
+                    && let Some(next) = owned.engine().map(|engine| engine.next())
+                {
+                    owned.caught_up.end_reached(next);
+                }
+            }
+            Polled::OutOfRange(partition) => {
+                self.owned.get_mut(&partition).into_iter().for_each(Owned::lose_place);
+            }
+            Polled::Trouble { partition, message } => {
+                tracing::warn!(partition = partition.map(|p| p.0), message, "the log has trouble");
+                self.doubt(partition);
+            }
+        }
+    }
+
+    fn doubt(&mut self, partition: Option<Partition>) {
+        let it = |p: &Partition| partition.is_none_or(|only| only == *p);
+        self.owned.iter_mut().filter(|(p, _)| it(p)).for_each(|(_, owned)| owned.doubt());
+    }
+
+    fn assign(&mut self, partition: Partition) {
+        self.assignments += 1;
+        let now = self.now();
+        tracing::info!(partition = partition.0, "partition assigned");
+        self.owned.insert(partition, Owned::new(self.assignments, now));
+        self.work.health.not_ready(&part(partition), "opening");
+        let task = self.work.clone().open(partition);
+        self.send(partition, self.assignments, task);
+    }
+
+    /// The partition is another's now. What we know is true all the same, so it is flushed once
+    /// more, to spare the next owner a replay; nobody waits for it.
+    fn revoke(&mut self, partition: Partition) {
+        tracing::info!(partition = partition.0, "partition revoked");
+        let flush =
+            self.owned.remove(&partition).and_then(|mut owned| owned.engine()?.begin_flush());
+        if let Some(flush) = flush {
+            let task = self.work.clone().flush(partition, flush);
+            self.send(partition, 0, task);
+        }
+        self.work.health.forget(&part(partition));
+        self.metrics.forget(partition);
+    }
+
+    /// Folds what may be folded, asks for bases, and holds the consumer back or lets it go.
+    fn pump(&mut self, partition: Partition) {
+        let Some(owned) = self.owned.get_mut(&partition) else { return };
+        while let Some(next) = owned.pump() {
+            match next {
+                Next::Fine => {}
+                Next::Reopen(expected) => {
+                    tracing::warn!(partition = partition.0, %expected, "records are missing");
+                    self.poller.open(partition, expected);
+                }
+                Next::Stop(why) => return self.stop_partition(partition, &why),
+            }
+        }
+        if owned.paused == owned.is_drained() {
+            owned.paused = !owned.paused;
+            if owned.paused {
+                self.poller.pause(partition);
+            } else {
+                self.poller.resume(partition);
+            }
+        }
+        let assignment = owned.assignment;
+        let mut loads = Vec::new();
+        while owned.loads < LOADS_IN_FLIGHT {
+            let counters =
+                owned.engine().map(|engine| engine.take_loads(LOAD_COUNTERS)).unwrap_or_default();
+            if counters.is_empty() {
+                break;
+            }
+            owned.loads += 1;
+            loads.push(counters);
+        }
+        for counters in loads {
+            let task = self.work.clone().load(partition, counters);
+            self.send(partition, assignment, task);
+        }
+    }
+
+    fn on_done(&mut self, (partition, assignment, done): TaskResult) {
+        let now = self.now();
+        let Some(owned) = self.owned.get_mut(&partition).filter(|o| o.assignment == assignment)
+        else {
+            return; // of an earlier assignment: true, but nobody waits for it
+        };
+        match done {
+            Done::Opened(Ok(checkpoint)) => {
+                let kinds = self.kinds.clone();
+                let engine =
+                    Engine::resume(partition, self.work.epoch, kinds, self.limits, checkpoint);
+                let from = engine.next();
+                owned.caught_up.advance(from, checkpoint.map(|c| c.last.append_time_ms));
+                owned.run(engine, now);
+                tracing::info!(partition = partition.0, %from, "partition opened");
+                self.work.health.ready(&part(partition));
+                self.poller.open(partition, from.next());
+            }
+            Done::Loaded(counters, Ok(bases)) => {
+                owned.loads -= 1;
+                let Some(engine) = owned.engine() else { return };
+                let loaded = counters.iter().zip(bases);
+                let loaded: Result<(), _> =
+                    loaded.into_iter().try_for_each(|(c, base)| engine.loaded(c, base));
+                if let Err(stop) = loaded {
+                    return self.stop_partition(partition, &stop.to_string());
+                }
+            }
+            Done::Flushed(written) => self.on_flushed(partition, written),
+            Done::Recognised(Ok(())) => {
+                if owned.recognised(now)
+                    && let Some(next) = owned.engine().map(|engine| engine.next())
+                {
+                    self.poller.open(partition, next.next());
+                }
+            }
+            Done::Opened(Err(why))
+            | Done::Loaded(_, Err(why))
+            | Done::Recognised(Err(why)) => {
+                if !self.work.stopper.is_stopped() {
+                    self.stop_partition(partition, &why);
+                }
+            }
+        }
+        self.pump(partition);
+    }
+
+    fn on_flushed(
+        &mut self,
+        partition: Partition,
+        written: Result<crate::tasks::Wrote, StoreError>,
+    ) {
+        let (now, interval) = (self.now(), self.flush_interval);
+        let Some(owned) = self.owned.get_mut(&partition) else { return };
+        let failures = if written.is_ok() { 0 } else { owned.failures.saturating_add(1) };
+        owned.failures = failures;
+        let Some(engine) = owned.engine() else { return };
+        engine.flushed(written.is_ok());
+        match written {
+            Ok(wrote) => {
+                self.metrics.flushed(wrote.took, wrote.rows, wrote.dead_letters);
+                self.poller.report(partition, engine.durable().next());
+            }
+            Err(error) if error.is_retryable() => {
+                self.metrics.flush_failures.inc();
+                let wait = interval.saturating_mul(1 << failures.min(8)).min(MOST_FLUSH_WAIT);
+                owned.next_flush = now + wait;
+            }
+            Err(error) => self.stop_partition(partition, &error.to_string()),
+        }
+    }
+
+    fn on_ends(&mut self, ends: Vec<(Partition, i64, Offset)>) {
+        for (partition, at_ms, end) in ends {
+            let Some(owned) = self.owned.get_mut(&partition) else { continue };
+            owned.caught_up.observe(at_ms, end);
+            let Some(engine) = owned.engine() else { continue };
+            let lag = end.0.saturating_sub(engine.durable().0);
+            let gauge = |value: u64| i64::try_from(value).unwrap_or(i64::MAX);
+            let metrics = &self.metrics;
+            metrics.lag.get_or_create(&partition.into()).set(gauge(lag));
+            metrics.next_offset.get_or_create(&partition.into()).set(gauge(engine.next().0));
+            let counters = engine.counters() as u64;
+            metrics.counters.get_or_create(&partition.into()).set(gauge(counters));
+            metrics.events.inc_by(engine.take_folded_events());
+        }
+    }
+
+    /// Starts what is due: flushes, recognition, progress.
+    fn on_tick(&mut self) {
+        let now = self.now();
+        let partitions: Vec<Partition> = self.owned.keys().copied().collect();
+        for partition in partitions {
+            self.flush_if_due(partition, now);
+            self.recognise_if_due(partition, now);
+        }
+        if now >= self.next_progress {
+            self.next_progress = now + self.flush_interval;
+            self.write_progress();
+        }
+    }
+
+    fn flush_if_due(&mut self, partition: Partition, now: Duration) {
+        let Some(owned) = self.owned.get_mut(&partition) else { return };
+        let assignment = owned.assignment;
+        let (due, is_well) = (now >= owned.next_flush, owned.failures == 0);
+        let Some(engine) = owned.engine() else { return };
+        if !(due || is_well && engine.is_full()) {
+            return;
+        }
+        if let Some(flush) = engine.begin_flush() {
+            owned.next_flush = now.saturating_add(self.flush_interval);
+            let task = self.work.clone().flush(partition, flush);
+            self.send(partition, assignment, task);
+        }
+    }
+
+    fn recognise_if_due(&mut self, partition: Partition, now: Duration) {
+        let Some(owned) = self.owned.get_mut(&partition) else { return };
+        let assignment = owned.assignment;
+        let Some(last) = owned.engine().map(|engine| engine.last()) else { return };
+        if !owned.begin_recognising(now) {
+            return;
+        }
+        let task = self.work.clone().recognise(partition, last);
+        self.send(partition, assignment, task);
+    }
+
+    /// Writes how far every partition is, and asks where the log ends by now.
+    fn write_progress(&mut self) {
+        let mut rows = Vec::new();
+        let mut running = Vec::new();
+        for (partition, owned) in &mut self.owned {
+            let Phase::Running(engine) = &owned.phase else { continue };
+            owned.caught_up.advance(engine.durable(), engine.durable_append_time_ms());
+            running.push(*partition);
+            rows.push(Progress {
+                partition: *partition,
+                aggregator: self.id.clone(),
+                as_of: engine.durable(),
+                caught_up_at_ms: owned.caught_up.at_ms(),
+            });
+        }
+        rows.retain(|row| row.caught_up_at_ms > 0);
+        if !rows.is_empty() {
+            let work = self.work.clone();
+            self.ends.spawn(async move {
+                work.progress(rows).await;
+                Vec::new()
+            });
+        }
+        // While a former question is not answered the log is slow or away: do not pile up more.
+        if self.ends.len() <= 2 && !running.is_empty() {
+            self.ends.spawn(self.work.clone().ends(running));
+        }
+    }
+
+    fn stop_partition(&mut self, partition: Partition, why: &str) {
+        tracing::error!(partition = partition.0, why, "partition stopped, an operator must look");
+        self.work.health.not_ready(&part(partition), why);
+        self.metrics.stopped.get_or_create(&partition.into()).set(1);
+        self.poller.pause(partition);
+        if let Some(owned) = self.owned.get_mut(&partition) {
+            owned.stop();
+        }
+    }
+
+    /// Waits for flushes under way, then flushes what is left: a restart replays less.
+    async fn last_flush(&mut self) {
+        let flushing = async {
+            for round in 0..2 {
+                while let Some(Ok((partition, assignment, done))) = self.tasks.join_next().await {
+                    if let Done::Flushed(written) = done
+                        && self.owned.get(&partition).is_some_and(|o| o.assignment == assignment)
+                    {
+                        self.on_flushed(partition, written);
+                    }
+                }
+                for partition in self.owned.keys().copied().collect::<Vec<_>>() {
+                    if round == 0 {
+                        self.flush_if_due(partition, Duration::MAX);
+                    }
+                }
+            }
+            self.write_progress();
+            while self.ends.join_next().await.is_some() {}
+        };
+        if clock::timeout(LAST_FLUSH, flushing).await.is_err() {
+            tracing::warn!("the last flush did not end in time; it is replayed at the next start");
+        }
+    }
+}
+
+fn part(partition: Partition) -> String {
+    format!("partition {partition}")
+}
