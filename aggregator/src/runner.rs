@@ -263,6 +263,7 @@ impl Runner {
                 tracing::info!(partition = partition.0, %from, "partition opened");
                 self.work.health.ready(&part(partition));
                 self.poller.open(partition, from.next());
+                self.poller.report(partition, from.next());
             }
             Done::Loaded(counters, Ok(bases)) => {
                 owned.loads -= 1;
@@ -282,9 +283,7 @@ impl Runner {
                     self.poller.open(partition, next.next());
                 }
             }
-            Done::Opened(Err(why))
-            | Done::Loaded(_, Err(why))
-            | Done::Recognised(Err(why)) => {
+            Done::Opened(Err(why)) | Done::Loaded(_, Err(why)) | Done::Recognised(Err(why)) => {
                 if !self.work.stopper.is_stopped() {
                     self.stop_partition(partition, &why);
                 }

@@ -33,7 +33,9 @@ fn record(text: &str) -> NewRecord {
 async fn an_empty_partition_begins_where_it_ends(log: &dyn EventLog) {
     let bounds = log.bounds(Partition(0)).await.unwrap();
     assert_eq!((bounds.start, bounds.end), (Offset(0), Offset(0)));
-    assert!(matches!(log.read_at(Partition(0), Offset(0)).await, Ok(Found::Nothing(b)) if b == bounds));
+    assert!(
+        matches!(log.read_at(Partition(0), Offset(0)).await, Ok(Found::Nothing(b)) if b == bounds)
+    );
 }
 
 async fn appended_records_stand_in_order(log: &dyn EventLog) {
@@ -51,7 +53,9 @@ async fn a_record_is_found_by_its_offset(log: &dyn EventLog) {
     assert_eq!(found.offset, Offset(3));
     assert_eq!(found.crc32c, tally_proto::Fingerprint::checksum(b"video:1", b"r3"));
     assert!(found.append_time_ms > 1_600_000_000_000);
-    assert!(matches!(log.read_at(Partition(0), Offset(99)).await, Ok(Found::Nothing(b)) if b.end == Offset(5)));
+    assert!(
+        matches!(log.read_at(Partition(0), Offset(99)).await, Ok(Found::Nothing(b)) if b.end == Offset(5))
+    );
 }
 
 async fn a_consumer_delivers_from_where_it_was_opened(log: Arc<dyn EventLog>) {

@@ -156,10 +156,6 @@ pub trait EventLog: Send + Sync + 'static {
 
     /// A consumer, to be polled on a thread of its own.
     fn consumer(&self, consume: Consume) -> Result<Box<dyn LogConsumer>, LogError>;
-
-    /// Everything of the partition below `offset` is folded and durable elsewhere: a log that
-    /// keeps its own retention may drop it when it is due.
-    fn release(&self, _partition: Partition, _offset: Offset) {}
 }
 
 /// Reads partitions. Blocking: lives on a thread of its own.
@@ -178,6 +174,7 @@ pub trait LogConsumer: Send {
     /// Delivers the partition again.
     fn resume(&mut self, partition: Partition);
 
-    /// Tells lag tools how far the partition is folded; nothing is read from it.
+    /// Everything below `next` is durable in facts. For lag tools, and for a log that keeps its own
+    /// retention; where a fold resumes is never read from it.
     fn report(&mut self, _partition: Partition, _next: Offset) {}
 }

@@ -91,13 +91,18 @@ impl BatchBuilder {
     /// The index of a scope; a record names few, so they are searched in line.
     fn scope(&mut self, namespace: &str, kind: &str) -> u32 {
         let namespace = if namespace == DEFAULT_NAMESPACE { "" } else { namespace };
-        let known = self.wire.scopes.iter().rposition(|s| s.kind == kind && s.namespace == namespace);
+        let known =
+            self.wire.scopes.iter().rposition(|s| s.kind == kind && s.namespace == namespace);
         let index = known.unwrap_or_else(|| {
             self.wire.scopes.push(wire::Scope {
                 namespace: Bytes::copy_from_slice(namespace.as_bytes()),
                 kind: Bytes::copy_from_slice(kind.as_bytes()),
             });
-            self.bytes = self.bytes.saturating_add(namespace.len()).saturating_add(kind.len()).saturating_add(12);
+            self.bytes = self
+                .bytes
+                .saturating_add(namespace.len())
+                .saturating_add(kind.len())
+                .saturating_add(12);
             self.wire.scopes.len().saturating_sub(1)
         });
         u32::try_from(index).unwrap_or(u32::MAX)
@@ -144,7 +149,8 @@ impl EventBatch {
         if wire.counter_of.iter().any(|counter| *counter as usize >= wire.subjects.len()) {
             return Err(damaged("an entry of no counter"));
         }
-        let is_name = |bytes: &[u8]| std::str::from_utf8(bytes).is_ok_and(|n| check_name(n).is_ok());
+        let is_name =
+            |bytes: &[u8]| std::str::from_utf8(bytes).is_ok_and(|n| check_name(n).is_ok());
         let scope_ok = |scope: &wire::Scope| {
             (scope.namespace.is_empty() || is_name(&scope.namespace)) && is_name(&scope.kind)
         };

@@ -44,7 +44,7 @@ pub use layout::Layout;
 pub use name::{DEFAULT_NAMESPACE, NameError, check_name};
 pub use position::{AsOf, Epoch, Lane, Offset, Partition, PositionError, Stamp};
 pub use record::{CONTENT_TYPE_HEADER, ContentType, Decoded, RecordError, decode_record};
-pub use route::{murmur2, partition_of, route_key};
+pub use route::{murmur2, partition_of, route, route_key};
 pub use time::{parse_rfc3339, rfc3339};
 pub use token::{Token, TokenError};
 

@@ -127,7 +127,9 @@ mod tests {
         let value = Bytes::from_static(br#" {"kind":"view","subject":"a"}"#);
         assert!(matches!(decode_record(ContentType::Json, &value), Ok(Decoded::One(Ok(_)))));
         let value = Bytes::from_static(br#"[{"kind":"view","subject":"a"}, 7]"#);
-        let Ok(Decoded::Array(items)) = decode_record(ContentType::of(Some(b"application/json")), &value) else {
+        let Ok(Decoded::Array(items)) =
+            decode_record(ContentType::of(Some(b"application/json")), &value)
+        else {
             panic!("an array")
         };
         assert_eq!(items.len(), 2);
@@ -139,7 +141,10 @@ mod tests {
         let value = Bytes::from_static(b"x");
         let newer = ContentType::of(Some(b"application/vnd.tally.events.v2+protobuf"));
         assert_eq!(decode_record(newer, &value).unwrap_err(), RecordError::UnknownContentType);
-        assert_eq!(decode_record(ContentType::Json, &Bytes::new()).unwrap_err(), RecordError::Empty);
+        assert_eq!(
+            decode_record(ContentType::Json, &Bytes::new()).unwrap_err(),
+            RecordError::Empty
+        );
         let value = Bytes::from_static(&[0xff, 0xfe]);
         assert_eq!(decode_record(ContentType::Json, &value).unwrap_err(), RecordError::NotUtf8);
     }

@@ -24,6 +24,15 @@ pub fn route_key(namespace: &str, subject: &str, slot: u32) -> String {
     key
 }
 
+/// The partition of a subject's slot among `partitions` (at least 1).
+pub fn route(namespace: &str, subject: &str, slot: u32, partitions: u32) -> Partition {
+    if slot == 0 && namespace == DEFAULT_NAMESPACE {
+        partition_of(subject.as_bytes(), partitions) // the key is the subject: nothing to build
+    } else {
+        partition_of(route_key(namespace, subject, slot).as_bytes(), partitions)
+    }
+}
+
 /// The partition of a route key among `partitions` (at least 1).
 pub fn partition_of(route_key: &[u8], partitions: u32) -> Partition {
     Partition((murmur2(route_key) & 0x7fff_ffff).checked_rem(partitions).unwrap_or(0))
@@ -78,6 +87,14 @@ mod tests {
             lines += 1;
         }
         assert!(lines > 100);
+    }
+
+    #[test]
+    fn a_route_is_the_partition_of_its_key() {
+        for (namespace, slot) in [("default", 0), ("default", 3), ("eu", 0), ("eu", 7)] {
+            let key = route_key(namespace, "video:123", slot);
+            assert_eq!(route(namespace, "video:123", slot, 64), partition_of(key.as_bytes(), 64));
+        }
     }
 
     #[test]

@@ -20,8 +20,7 @@ pub fn router(health: Health, metrics: Metrics) -> Router {
 
 async fn ready(health: Health) -> impl IntoResponse {
     let problems = health.problems();
-    let status =
-        if problems.is_empty() { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
+    let status = if problems.is_empty() { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
     (status, Json(json!({ "ready": problems.is_empty(), "problems": problems })))
 }
 

@@ -94,10 +94,7 @@ pub fn variable_of(key: &str) -> String {
 }
 
 /// The key that a variable sets; `None` for a variable that is not ours.
-fn key_of(
-    variable: &str,
-    known: &BTreeMap<String, String>,
-) -> Result<Option<String>, ConfigError> {
+fn key_of(variable: &str, known: &BTreeMap<String, String>) -> Result<Option<String>, ConfigError> {
     let Some(rest) = variable.strip_prefix("TALLY_") else { return Ok(None) };
     let key = rest.strip_prefix('_').map(|rest| rest.to_lowercase().replace("__", "."));
     if let Some(key) = key.filter(|key| known.contains_key(key)) {

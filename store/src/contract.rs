@@ -44,13 +44,8 @@ async fn load(store: &dyn FactStore, subject: &str, partition: u32) -> Option<Fa
 
 async fn the_layout_is_written_once(store: &dyn FactStore) {
     assert_eq!(store.layout().await, Ok(None));
-    let layout = Layout {
-        cluster: "c".into(),
-        topic: "t".into(),
-        partitions: 8,
-        epoch: 1,
-        fold_version: 1,
-    };
+    let layout =
+        Layout { cluster: "c".into(), topic: "t".into(), partitions: 8, epoch: 1, fold_version: 1 };
     assert_eq!(store.create_layout(&layout).await, Ok(layout.clone()));
     let other = Layout { partitions: 16, ..layout.clone() };
     assert_eq!(store.create_layout(&other).await, Ok(layout.clone()));

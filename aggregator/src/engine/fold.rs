@@ -105,10 +105,8 @@ impl Engine {
     }
 
     fn apply_batch(&mut self, kinds: &Kinds, record: &Record, batch: &EventBatch) {
-        let scopes: Vec<_> = batch
-            .scopes()
-            .map(|scope| (scope, scopes::refuse(kinds, scope.kind)))
-            .collect();
+        let scopes: Vec<_> =
+            batch.scopes().map(|scope| (scope, scopes::refuse(kinds, scope.kind))).collect();
         for (index, entry) in (0u32..).zip(batch.entries()) {
             let place = Place { record, index };
             match scopes.get(entry.scope) {
@@ -116,8 +114,7 @@ impl Engine {
                     self.add(place, scope.namespace, scope.kind, entry.subject, entry.delta);
                 }
                 Some((scope, Some((code, reason)))) => {
-                    let value =
-                        event_json(scope.namespace, scope.kind, entry.subject, entry.delta);
+                    let value = event_json(scope.namespace, scope.kind, entry.subject, entry.delta);
                     self.set_aside(place, code, reason, value);
                 }
                 None => {} // decode has checked that every entry has a scope

@@ -15,11 +15,14 @@ pub struct Problem {
     code: Cow<'static, str>,
     detail: Cow<'static, str>,
     retry_after_s: Option<u32>,
+    members: serde_json::Map<String, serde_json::Value>,
 }
 
 #[derive(Debug, Serialize)]
 struct Extensions {
     code: Cow<'static, str>,
+    #[serde(flatten)]
+    members: serde_json::Map<String, serde_json::Value>,
 }
 
 impl Problem {
@@ -29,7 +32,18 @@ impl Problem {
         code: impl Into<Cow<'static, str>>,
         detail: impl Into<Cow<'static, str>>,
     ) -> Self {
-        Problem { status, code: code.into(), detail: detail.into(), retry_after_s: None }
+        Problem { code: code.into(), detail: detail.into(), ..Problem::bare(status) }
+    }
+
+    fn bare(status: StatusCode) -> Self {
+        let (code, detail) = (Cow::default(), Cow::default());
+        Problem { status, code, detail, retry_after_s: None, members: serde_json::Map::new() }
+    }
+
+    /// Adds a member beside those of the RFC.
+    pub fn with(mut self, name: &str, value: serde_json::Value) -> Self {
+        self.members.insert(name.to_owned(), value);
+        self
     }
 
     /// Says when to try again.
@@ -65,7 +79,7 @@ impl IntoResponse for Problem {
     fn into_response(self) -> Response {
         let details = ProblemDetails::from_status_code(self.status)
             .with_detail(self.detail)
-            .with_extensions(Extensions { code: self.code });
+            .with_extensions(Extensions { code: self.code, members: self.members });
         let mut response = details.into_response();
         if let Some(seconds) = self.retry_after_s {
             response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(seconds));

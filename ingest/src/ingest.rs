@@ -1,0 +1,130 @@
+//! The way of an event into the log: reserve room, queue by partition, wait until the log has it.
+
+use std::sync::Arc;
+
+use tally_log::{AppendError, EventLog};
+use tally_proto::{Epoch, Event, Kinds, Partition, Token, route};
+use tally_service::clock::SharedClock;
+use tally_service::health::Health;
+use tally_service::metrics::Metrics;
+use thiserror::Error;
+use tokio::sync::oneshot;
+
+use crate::budget::Budget;
+use crate::metrics::IngestMetrics;
+use crate::queue::{Outcome, Queue, Sink};
+use crate::settings::IngestSettings;
+
+/// What ingest needs.
+pub struct Context {
+    /// Where events go.
+    pub log: Arc<dyn EventLog>,
+    /// The epoch of the layout, for tokens.
+    pub epoch: Epoch,
+    /// The kinds that are declared.
+    pub kinds: Arc<Kinds>,
+    /// `[ingest]`.
+    pub settings: IngestSettings,
+    /// Time.
+    pub clock: SharedClock,
+    /// For `/readyz`.
+    pub health: Health,
+    /// For `/metrics`.
+    pub metrics: Metrics,
+}
+
+/// Takes checked events into the log. Must be made within a tokio runtime.
+pub struct Ingest {
+    pub(crate) kinds: Arc<Kinds>,
+    pub(crate) settings: IngestSettings,
+    pub(crate) metrics: IngestMetrics,
+    epoch: Epoch,
+    budget: Budget,
+    /// By partition.
+    queues: Vec<Queue>,
+}
+
+/// Why events were not taken.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum IngestError {
+    /// Too much waits for the log: nothing was taken, try again later.
+    #[error("too many events wait for the log: nothing was taken, send it again later")]
+    Busy,
+    /// Some of it may be in the log: send it again with the same ids.
+    #[error("{0}: some events may be in the log; send them again with the same ids")]
+    InDoubt(AppendError),
+}
+
+/// Events that were queued, and that the log may not have yet.
+#[derive(Debug)]
+pub struct Receipt {
+    epoch: Epoch,
+    answers: Vec<(Partition, oneshot::Receiver<Outcome>)>,
+}
+
+impl Receipt {
+    /// Waits until the log has all of it; the token names where.
+    pub async fn durable(self) -> Result<Token, IngestError> {
+        let mut token = Token::new(self.epoch);
+        let mut failed = None;
+        for (partition, answer) in self.answers {
+            let closed = |_| Err(AppendError::InDoubt("ingest is stopping".into()));
+            match answer.await.unwrap_or_else(closed) {
+                Ok(offset) => token.include(partition, offset.as_of()),
+                Err(error) => failed = Some(error),
+            }
+        }
+        failed.map_or(Ok(token), |error| Err(IngestError::InDoubt(error)))
+    }
+}
+
+impl Ingest {
+    /// Starts a queue for each partition.
+    pub fn start(context: Context) -> Self {
+        let partitions = context.log.partitions();
+        let metrics = IngestMetrics::new(&context.metrics);
+        let sink = Sink {
+            log: context.log,
+            clock: context.clock,
+            health: context.health,
+            metrics: metrics.clone(),
+        };
+        Ingest {
+            kinds: context.kinds,
+            budget: Budget::new(context.settings.max_pending_events),
+            settings: context.settings,
+            metrics,
+            epoch: context.epoch,
+            queues: (0..partitions).map(|p| Queue::start(Partition(p), sink.clone())).collect(),
+        }
+    }
+
+    /// Queues events, all or none.
+    pub fn push(&self, events: &[Event<'_>]) -> Result<Receipt, IngestError> {
+        let Some(mut room) = self.budget.reserve(events.len()) else {
+            self.metrics.shed.inc_by(events.len() as u64);
+            return Err(IngestError::Busy);
+        };
+        let partitions = u32::try_from(self.queues.len()).unwrap_or(u32::MAX);
+        let mut routed: Vec<(Partition, &Event<'_>)> = events
+            .iter()
+            .map(|event| (route(event.namespace, event.subject, 0, partitions), event))
+            .collect();
+        routed.sort_by_key(|(partition, _)| *partition); // stable: order within a counter stays
+        let mut answers = Vec::new();
+        for chunk in routed.chunk_by(|a, b| a.0 == b.0) {
+            let partition = chunk[0].0;
+            let Some(queue) = self.queues.get(partition.0 as usize) else { continue };
+            let queued = queue.push(chunk.iter().map(|(_, event)| **event), &mut room);
+            answers.extend(queued.into_iter().map(|answer| (partition, answer)));
+        }
+        let pending = self.settings.max_pending_events.saturating_sub(self.budget.free());
+        self.metrics.pending.set(i64::try_from(pending).unwrap_or(i64::MAX));
+        Ok(Receipt { epoch: self.epoch, answers })
+    }
+
+    /// Whether nothing waits for the log.
+    pub fn is_drained(&self) -> bool {
+        self.budget.free() >= self.settings.max_pending_events
+    }
+}

@@ -1,0 +1,38 @@
+//! The HTTP side of the reader.
+
+mod answer;
+mod counters;
+mod query;
+mod subjects;
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::http::StatusCode;
+use axum::routing::get;
+use tally_service::http::Problem;
+
+use crate::reader::{ReadError, Reader};
+
+/// The routes that read.
+pub fn router(reader: Arc<Reader>) -> Router {
+    Router::new()
+        .route("/v1/counters/{kind}/{subject}", get(counters::get_counter))
+        .route("/v1/subjects/{subject}", get(subjects::get_subject))
+        .with_state(reader)
+}
+
+impl From<ReadError> for Problem {
+    fn from(error: ReadError) -> Self {
+        match error {
+            ReadError::Unavailable(error) => {
+                let status = StatusCode::SERVICE_UNAVAILABLE;
+                Problem::new(status, "store_away", error.to_string()).retry_after(1)
+            }
+            ReadError::Damaged(error) => {
+                let status = StatusCode::INTERNAL_SERVER_ERROR;
+                Problem::new(status, "store_damaged", error.to_string())
+            }
+        }
+    }
+}

@@ -1,0 +1,221 @@
+//! The reader: answers from the cache, reads the store when an answer is older than it may be.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tally_proto::{Kinds, SubjectId};
+use tally_service::clock::{self, SharedClock};
+use tally_service::health::Health;
+use tally_service::metrics::Metrics;
+use tally_service::stopper::Stopper;
+use tally_store::{FactStore, StoreError};
+use thiserror::Error;
+
+use crate::cache::{Cache, Entry, Snapshot};
+use crate::metrics::ReaderMetrics;
+use crate::reduce::reduce;
+use crate::settings::ReaderSettings;
+use crate::watermark::Watermark;
+
+/// After a failed read, the old answer is served for so long before the store is asked again.
+const RETRY_AFTER: Duration = Duration::from_millis(250);
+
+/// What a reader needs.
+pub struct Context {
+    /// Where facts are.
+    pub store: Arc<dyn FactStore>,
+    /// How many partitions a counter may lie in.
+    pub partitions: u32,
+    /// The kinds that are declared.
+    pub kinds: Arc<Kinds>,
+    /// `[reader]`.
+    pub settings: ReaderSettings,
+    /// Time.
+    pub clock: SharedClock,
+    /// For `/readyz`.
+    pub health: Health,
+    /// For `/metrics`.
+    pub metrics: Metrics,
+}
+
+/// Serves totals.
+pub struct Reader {
+    pub(crate) kinds: Arc<Kinds>,
+    pub(crate) settings: ReaderSettings,
+    pub(crate) clock: SharedClock,
+    store: Arc<dyn FactStore>,
+    partitions: u32,
+    health: Health,
+    metrics: ReaderMetrics,
+    watermark: Watermark,
+    cache: Cache,
+}
+
+/// What is known of a subject, and whether the store was away when it was asked.
+#[derive(Debug, Clone)]
+pub(crate) struct Seen {
+    pub(crate) snapshot: Arc<Snapshot>,
+    pub(crate) stale: bool,
+}
+
+/// Why there is no answer.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum ReadError {
+    /// The store does not answer, and nothing is cached: try again.
+    #[error("{0}")]
+    Unavailable(StoreError),
+    /// What the store holds cannot be read: an operator must look.
+    #[error("{0}")]
+    Damaged(StoreError),
+}
+
+impl Reader {
+    /// A reader that knows nothing yet; [`Reader::watch`] must run beside it.
+    pub fn new(context: Context) -> Self {
+        Reader {
+            cache: Cache::new(context.settings.cache_subjects),
+            metrics: ReaderMetrics::new(&context.metrics),
+            watermark: Watermark::default(),
+            kinds: context.kinds,
+            settings: context.settings,
+            clock: context.clock,
+            store: context.store,
+            partitions: context.partitions,
+            health: context.health,
+        }
+    }
+
+    /// Keeps the watermark fresh until it is stopped.
+    pub async fn watch(&self, stopper: &Stopper) {
+        let mut interval = clock::interval(self.settings.reduce_interval());
+        let stopped = stopper.token();
+        while stopped.run_until_cancelled(interval.tick()).await.is_some() {
+            match self.store.read_progress(self.partitions).await {
+                Ok(rows) => {
+                    self.watermark.update(&rows, self.partitions);
+                    if self.health.ready("store") {
+                        tracing::info!("the store answers again");
+                    }
+                }
+                Err(error) => {
+                    if self.health.not_ready("store", error.to_string()) {
+                        tracing::warn!(%error, "serving what is cached until the store answers");
+                    }
+                }
+            }
+            let age = self.watermark.get().map_or(-1, |at_ms| self.clock.unix_ms() - at_ms);
+            self.metrics.staleness_ms.set(age);
+        }
+    }
+
+    /// What is known of a subject: from the cache while it is fresh, else from the store, else,
+    /// while the store is away, from the cache all the same.
+    pub(crate) async fn read(&self, subject: &SubjectId) -> Result<Seen, ReadError> {
+        self.metrics.reads.inc();
+        let entry = self.cache.entry(subject).await;
+        if let Some(snapshot) = self.fresh(&entry) {
+            return Ok(Seen { snapshot, stale: false });
+        }
+        let mut retry_at = entry.reading.lock().await;
+        if let Some(snapshot) = self.fresh(&entry) {
+            return Ok(Seen { snapshot, stale: false }); // read while we waited
+        }
+        let old = entry.newest();
+        if let Some(snapshot) = old.clone().filter(|_| self.clock.monotonic() < *retry_at) {
+            self.metrics.stale_answers.inc();
+            return Ok(Seen { snapshot, stale: true });
+        }
+        match self.load(subject).await {
+            Ok(snapshot) => {
+                let snapshot = Arc::new(snapshot);
+                entry.replace(snapshot.clone());
+                Ok(Seen { snapshot, stale: false })
+            }
+            Err(error) => {
+                *retry_at = self.clock.monotonic() + RETRY_AFTER;
+                self.fall_back(old, error)
+            }
+        }
+    }
+
+    fn fresh(&self, entry: &Entry) -> Option<Arc<Snapshot>> {
+        let snapshot = entry.newest()?;
+        let age = self.clock.monotonic().saturating_sub(snapshot.read_at);
+        (age < self.settings.reduce_interval()).then_some(snapshot)
+    }
+
+    /// One read of one store partition. The watermark is taken before it, so that it is true of
+    /// what is read after.
+    async fn load(&self, subject: &SubjectId) -> Result<Snapshot, StoreError> {
+        self.metrics.store_reads.inc();
+        let (as_of_ms, read_at) = (self.watermark.get(), self.clock.monotonic());
+        let rows = self.store.read_subject(subject).await?;
+        Ok(Snapshot { counters: reduce(&rows), as_of_ms, read_at })
+    }
+
+    fn fall_back(&self, old: Option<Arc<Snapshot>>, error: StoreError) -> Result<Seen, ReadError> {
+        match old {
+            Some(snapshot) => {
+                self.metrics.stale_answers.inc();
+                Ok(Seen { snapshot, stale: true })
+            }
+            None => {
+                self.metrics.failures.inc();
+                Err(match error {
+                    error @ StoreError::Unavailable(_) => ReadError::Unavailable(error),
+                    error => ReadError::Damaged(error),
+                })
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tally_proto::{AsOf, CounterId, Epoch, Fact, Lane, Partition};
+    use tally_service::clock::ManualClock;
+    use tally_store::{FactRow, MemoryStore, Progress};
+
+    use super::*;
+
+    fn reader(clock: Arc<ManualClock>, store: Arc<MemoryStore>) -> Reader {
+        Reader::new(Context {
+            store,
+            partitions: 1,
+            kinds: Arc::new(Kinds::built_in()),
+            settings: ReaderSettings::default(),
+            clock,
+            health: Health::default(),
+            metrics: Metrics::default(),
+        })
+    }
+
+    fn row(as_of: u64, total: i64) -> FactRow {
+        let fact = Fact { epoch: Epoch::FIRST, as_of: AsOf(as_of), generation: 0, total };
+        let counter = CounterId::new("default", "view", "a").unwrap();
+        FactRow { counter, lane: Lane(0), partition: Partition(0), fact }
+    }
+
+    #[tokio::test]
+    async fn a_cached_total_is_served_for_the_reduce_interval_and_keeps_its_as_of() {
+        let (clock, store) = (ManualClock::at(10_000), Arc::new(MemoryStore::default()));
+        let reader = reader(clock.clone(), store.clone());
+        let subject = SubjectId::new("default", "a").unwrap();
+        let progress = Progress {
+            partition: Partition(0),
+            aggregator: "x".into(),
+            as_of: AsOf(1),
+            caught_up_at_ms: 9_500,
+        };
+        reader.watermark.update(&[progress], 1);
+        store.write_facts(&[row(1, 5)]).await.unwrap();
+        let total = |seen: &Seen| seen.snapshot.counters["view"].total;
+        let first = reader.read(&subject).await.unwrap();
+        assert_eq!((total(&first), first.snapshot.as_of_ms), (5, Some(9_500)));
+        store.write_facts(&[row(2, 6)]).await.unwrap();
+        clock.advance(999);
+        assert_eq!(total(&reader.read(&subject).await.unwrap()), 5);
+        clock.advance(1);
+        assert_eq!(total(&reader.read(&subject).await.unwrap()), 6);
+    }
+}
