@@ -53,10 +53,10 @@ impl From<fjall::Error> for LogError {
 }
 
 impl EmbeddedLog {
-    /// Opens the log of a folder, or makes one with `partitions` partitions.
+    /// Opens the log of a folder, or makes one with `partitions` partitions (8 if none are named).
     pub fn open(
         folder: &Path,
-        partitions: u32,
+        partitions: Option<u32>,
         settings: EmbeddedLogSettings,
         clock: SharedClock,
     ) -> Result<Self, LogError> {
@@ -136,7 +136,8 @@ mod tests {
     async fn the_embedded_log_keeps_the_contract() {
         let folder = tempfile::tempdir().unwrap();
         let settings = EmbeddedLogSettings::default();
-        let log = EmbeddedLog::open(folder.path(), 4, settings, SystemClock::shared()).unwrap();
+        let log =
+            EmbeddedLog::open(folder.path(), Some(4), settings, SystemClock::shared()).unwrap();
         crate::contract::run(Arc::new(log)).await;
     }
 
@@ -145,7 +146,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let open = || {
             let settings = EmbeddedLogSettings::default();
-            EmbeddedLog::open(folder.path(), 2, settings, SystemClock::shared()).unwrap()
+            EmbeddedLog::open(folder.path(), Some(2), settings, SystemClock::shared()).unwrap()
         };
         let log = open();
         let cluster = log.cluster().to_owned();
@@ -173,7 +174,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let open = |partitions| {
             let settings = EmbeddedLogSettings::default();
-            EmbeddedLog::open(folder.path(), partitions, settings, SystemClock::shared())
+            EmbeddedLog::open(folder.path(), Some(partitions), settings, SystemClock::shared())
         };
         drop(open(2).unwrap());
         tally_service::clock::sleep(std::time::Duration::from_millis(300)).await;
@@ -190,7 +191,7 @@ mod tests {
             segment_bytes: 10_000,
             ..<_>::default()
         };
-        let log = EmbeddedLog::open(folder.path(), 2, settings, clock).unwrap();
+        let log = EmbeddedLog::open(folder.path(), Some(2), settings, clock).unwrap();
         for _ in 0..100 {
             log.append(Partition(0), record(1_000)).await.unwrap();
         }
@@ -211,7 +212,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let clock = ManualClock::at(1_000_000);
         let settings = EmbeddedLogSettings::default();
-        let log = EmbeddedLog::open(folder.path(), 1, settings, clock.clone()).unwrap();
+        let log = EmbeddedLog::open(folder.path(), Some(1), settings, clock.clone()).unwrap();
         log.append(Partition(0), record(1)).await.unwrap();
         clock.advance(-500_000);
         log.append(Partition(0), record(1)).await.unwrap();

@@ -96,3 +96,33 @@ pub struct SubjectAnswer {
     /// By kind.
     pub counters: BTreeMap<Box<str>, CounterValue>,
 }
+
+/// Dead letters, oldest first by partition.
+#[derive(Debug, Clone, Serialize, Deserialize, PartialEq, Eq)]
+pub struct DeadLettersAnswer {
+    /// What was set aside.
+    pub dead_letters: Vec<DeadLetterAnswer>,
+}
+
+/// One event or record that could not be counted.
+#[derive(Debug, Clone, Serialize, Deserialize, PartialEq, Eq)]
+pub struct DeadLetterAnswer {
+    /// The partition of its record.
+    pub partition: u32,
+    /// The offset of its record.
+    pub offset: u64,
+    /// Its place within the record.
+    pub index: u32,
+    /// When the log appended the record (RFC 3339).
+    pub appended_at: String,
+    /// A stable code.
+    pub code: Box<str>,
+    /// What was wrong.
+    pub reason: Box<str>,
+    /// The record's key, if it is text.
+    pub key: Option<String>,
+    /// The value, if it is text.
+    pub value: Option<String>,
+    /// The value's bytes, in base64.
+    pub value_base64: String,
+}

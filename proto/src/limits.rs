@@ -9,6 +9,9 @@ pub const MAX_DELTA: i64 = (1 << 53) - 1;
 /// Most partitions of a log: a total is read from all of them, and a token may name them all.
 pub const MAX_PARTITIONS: u32 = 1024;
 
+/// Lanes of fact rows: each poisoned row costs one, so more than a few are a deeper trouble.
+pub const MAX_LANES: u8 = 4;
+
 /// Highest epoch: what the upper bits of a stamp hold beside 44 bits of offset, with room to spare.
 pub const MAX_EPOCH: u8 = 64;
 

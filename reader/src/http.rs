@@ -2,6 +2,7 @@
 
 mod answer;
 mod counters;
+mod dead_letters;
 mod query;
 mod subjects;
 
@@ -19,6 +20,7 @@ pub fn router(reader: Arc<Reader>) -> Router {
     Router::new()
         .route("/v1/counters/{kind}/{subject}", get(counters::get_counter))
         .route("/v1/subjects/{subject}", get(subjects::get_subject))
+        .route("/v1/dead-letters", get(dead_letters::get_dead_letters))
         .with_state(reader)
 }
 

@@ -3,12 +3,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tally_proto::{Kinds, SubjectId};
+use tally_proto::{Kinds, Partition, SubjectId};
 use tally_service::clock::{self, SharedClock};
 use tally_service::health::Health;
 use tally_service::metrics::Metrics;
 use tally_service::stopper::Stopper;
-use tally_store::{FactStore, StoreError};
+use tally_store::{DeadLetter, FactStore, StoreError, day_of};
 use thiserror::Error;
 
 use crate::cache::{Cache, Entry, Snapshot};
@@ -67,6 +67,15 @@ pub enum ReadError {
     /// What the store holds cannot be read: an operator must look.
     #[error("{0}")]
     Damaged(StoreError),
+}
+
+impl From<StoreError> for ReadError {
+    fn from(error: StoreError) -> Self {
+        match error {
+            error @ StoreError::Unavailable(_) => ReadError::Unavailable(error),
+            error => ReadError::Damaged(error),
+        }
+    }
 }
 
 impl Reader {
@@ -153,6 +162,28 @@ impl Reader {
         Ok(Snapshot { counters: reduce(&rows), as_of_ms, read_at })
     }
 
+    /// The dead letters of the last `days` days, at most `limit`.
+    pub(crate) async fn dead_letters(
+        &self,
+        days: u16,
+        limit: usize,
+    ) -> Result<Vec<DeadLetter>, ReadError> {
+        let today = day_of(self.clock.unix_ms());
+        let mut letters = Vec::new();
+        for partition in (0..self.partitions).map(Partition) {
+            // A clock that is behind the log's must not hide what was just set aside.
+            for day in today - i32::from(days) + 1..=today + 1 {
+                let left = limit.saturating_sub(letters.len());
+                if left == 0 {
+                    return Ok(letters);
+                }
+                let more = self.store.read_dead_letters(partition, day, left).await;
+                letters.extend(more.map_err(ReadError::from)?);
+            }
+        }
+        Ok(letters)
+    }
+
     fn fall_back(&self, old: Option<Arc<Snapshot>>, error: StoreError) -> Result<Seen, ReadError> {
         match old {
             Some(snapshot) => {
@@ -161,10 +192,7 @@ impl Reader {
             }
             None => {
                 self.metrics.failures.inc();
-                Err(match error {
-                    error @ StoreError::Unavailable(_) => ReadError::Unavailable(error),
-                    error => ReadError::Damaged(error),
-                })
+                Err(error.into())
             }
         }
     }
@@ -172,7 +200,7 @@ impl Reader {
 
 #[cfg(test)]
 mod tests {
-    use tally_proto::{AsOf, CounterId, Epoch, Fact, Lane, Partition};
+    use tally_proto::{AsOf, CounterId, Epoch, Fact, Lane};
     use tally_service::clock::ManualClock;
     use tally_store::{FactRow, MemoryStore, Progress};
 

@@ -12,6 +12,9 @@ use crate::port::{Bounds, LogError, NewRecord, Record};
 /// The version of the folder's contents.
 const FORMAT: &str = "tally-log 1";
 
+/// The partitions of a log for which nobody named a number.
+const DEFAULT_PARTITIONS: u32 = 8;
+
 /// What the folder says of itself.
 #[derive(Debug, Serialize, Deserialize)]
 struct Header {
@@ -73,12 +76,13 @@ impl Segments {
     /// The log's id and its segments; makes them in an empty folder.
     pub(super) fn open(
         database: Database,
-        partitions: u32,
+        partitions: Option<u32>,
         settings: EmbeddedLogSettings,
         clock: &dyn Clock,
     ) -> Result<(String, Self), LogError> {
         let meta = database.keyspace("meta", KeyspaceCreateOptions::default)?;
         let header = header(&database, &meta, partitions)?;
+        let partitions = header.partitions;
         let mut segments = Segments {
             database,
             meta,
@@ -262,9 +266,14 @@ fn offset_of(key: &[u8]) -> Option<u64> {
 }
 
 /// The folder's header; written into an empty folder.
-fn header(database: &Database, meta: &Keyspace, partitions: u32) -> Result<Header, LogError> {
+fn header(
+    database: &Database,
+    meta: &Keyspace,
+    partitions: Option<u32>,
+) -> Result<Header, LogError> {
     let Some(found) = meta.get("header")? else {
         let cluster = uuid::Uuid::new_v4().to_string();
+        let partitions = partitions.unwrap_or(DEFAULT_PARTITIONS);
         let header = Header { format: FORMAT.into(), cluster, partitions };
         meta.insert("header", json(&header))?;
         database.persist(PersistMode::SyncAll)?;
@@ -278,7 +287,7 @@ fn header(database: &Database, meta: &Keyspace, partitions: u32) -> Result<Heade
             header.format
         )));
     }
-    if header.partitions != partitions {
+    if let Some(partitions) = partitions.filter(|partitions| *partitions != header.partitions) {
         return Err(LogError::Unsuitable(format!(
             "the embedded log has {} partitions for life, but the settings ask for {partitions}: \
              set partitions = {}, or begin with an empty data folder",

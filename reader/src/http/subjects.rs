@@ -27,11 +27,11 @@ pub(super) async fn get_subject(
     let counters = &seen.snapshot.counters;
     let tags: Vec<String> =
         counters.iter().map(|(kind, r)| format!("{kind}={}", r.total)).collect();
-    let value = |kind: &Box<str>| (kind.clone(), answer::value(&reader, &seen, kind, &query));
+    let value = |kind: &str| (kind.into(), answer::value(&reader, &seen, kind, &query));
     let answer = SubjectAnswer {
         subject: subject.subject,
         namespace: subject.namespace,
-        counters: counters.keys().map(value).collect(),
+        counters: counters.keys().map(|kind| value(kind)).collect(),
     };
     Ok(answer::respond(&reader, &headers, &tags.join(","), &answer))
 }

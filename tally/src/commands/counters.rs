@@ -1,0 +1,39 @@
+//! `tally get` and `tally add`.
+
+use reqwest::Method;
+use serde_json::json;
+use tally_proto::api::{Accepted, CounterAnswer, Total};
+
+use crate::cli::{AddArgs, GetArgs, Output};
+use crate::client::Client;
+use crate::output;
+
+pub(crate) async fn get(client: &Client, output: Output, args: &GetArgs) -> anyhow::Result<()> {
+    let path = format!("/v1/counters/{}/{}", args.kind, args.subject);
+    let request = client.request(Method::GET, &path).query(&namespace(args.namespace.as_deref()));
+    let answer: CounterAnswer = client.json(request).await?;
+    output::print(output, &answer, |answer| {
+        let value = &answer.value;
+        let total = match &value.total {
+            Total::Text(total) => total.clone(),
+            Total::Number(total) => total.to_string(),
+        };
+        let as_of = value.as_of.as_deref().unwrap_or("not known yet");
+        let age = value.staleness_ms.map_or_else(String::new, |ms| format!(", {ms} ms ago"));
+        format!("{total}  ({}, as of {as_of}{age})", value.display)
+    })
+}
+
+pub(crate) async fn add(client: &Client, output: Output, args: &AddArgs) -> anyhow::Result<()> {
+    let path = format!("/v1/counters/{}/{}:add", args.kind, args.subject);
+    let request = client
+        .request(Method::POST, &path)
+        .query(&namespace(args.namespace.as_deref()))
+        .json(&json!({ "delta": args.delta }));
+    let answer: Accepted = client.json(request).await?;
+    output::print(output, &answer, |_| "counted: it is in the log, durable".to_owned())
+}
+
+fn namespace(namespace: Option<&str>) -> Vec<(&'static str, &str)> {
+    namespace.map(|namespace| ("namespace", namespace)).into_iter().collect()
+}

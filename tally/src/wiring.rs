@@ -1,0 +1,142 @@
+//! Wiring: the only place that picks adapters, and that holds log and store against the layout.
+
+use std::fs::File;
+use std::path::Path;
+use std::sync::Arc;
+
+use anyhow::{Context, bail, ensure};
+use tally_log::EventLog;
+use tally_log::embedded::EmbeddedLog;
+use tally_log::kafka::KafkaLog;
+use tally_proto::{Epoch, Layout};
+use tally_service::clock::SharedClock;
+use tally_store::FactStore;
+use tally_store::cql::CqlStore;
+use tally_store::embedded::EmbeddedStore;
+
+use crate::settings::Settings;
+
+/// What a process works on.
+pub(crate) struct Backends {
+    pub(crate) log: Arc<dyn EventLog>,
+    pub(crate) store: Arc<dyn FactStore>,
+    pub(crate) epoch: Epoch,
+    /// Held for as long as the embedded log or store is open.
+    _lock: Option<File>,
+}
+
+/// Opens the log and the store that the settings name, and refuses a pair that does not belong
+/// together.
+pub(crate) async fn open(settings: &Settings, clock: SharedClock) -> anyhow::Result<Backends> {
+    let lock = lock_if_embedded(settings)?;
+    let store = open_store(settings).await?;
+    let log = open_log(settings, clock).await?;
+    let layout = match store.layout().await? {
+        Some(layout) => layout,
+        None if settings.cql.contact_points.is_some() => {
+            bail!("the store has no layout yet: run `tally setup` once")
+        }
+        None => store.create_layout(&layout_of(&*log)).await?,
+    };
+    check_layout(&layout, &*log, settings)?;
+    let epoch = Epoch::new(u64::from(layout.epoch))?;
+    Ok(Backends { log, store, epoch, _lock: lock })
+}
+
+async fn open_store(settings: &Settings) -> anyhow::Result<Arc<dyn FactStore>> {
+    if settings.cql.contact_points.is_some() {
+        let store = CqlStore::open(&settings.cql, settings.allow_single_replica).await?;
+        return Ok(Arc::new(store));
+    }
+    let folder = settings.data_dir.join("store");
+    let store = EmbeddedStore::open(&folder)
+        .with_context(|| format!("cannot open the store in {}", folder.display()))?;
+    Ok(Arc::new(store))
+}
+
+async fn open_log(settings: &Settings, clock: SharedClock) -> anyhow::Result<Arc<dyn EventLog>> {
+    if settings.kafka.brokers.is_some() {
+        let log = KafkaLog::open(&settings.kafka, settings.allow_single_replica).await?;
+        return Ok(Arc::new(log));
+    }
+    let folder = settings.data_dir.join("log");
+    let log = EmbeddedLog::open(&folder, settings.partitions, settings.log.clone(), clock)
+        .with_context(|| format!("cannot open the log in {}", folder.display()))?;
+    Ok(Arc::new(log))
+}
+
+/// Takes the data folder for this process alone, if anything in it is used.
+fn lock_if_embedded(settings: &Settings) -> anyhow::Result<Option<File>> {
+    if settings.kafka.brokers.is_some() && settings.cql.contact_points.is_some() {
+        return Ok(None);
+    }
+    lock(&settings.data_dir).map(Some)
+}
+
+fn lock(folder: &Path) -> anyhow::Result<File> {
+    std::fs::create_dir_all(folder)
+        .with_context(|| format!("cannot make the data folder {}", folder.display()))?;
+    let file = File::create(folder.join("lock"))
+        .with_context(|| format!("cannot write to the data folder {}", folder.display()))?;
+    match file.try_lock() {
+        Ok(()) => Ok(file),
+        Err(_) => bail!(
+            "the data folder {} is in use by another process: stop it, or name another folder \
+             with --data-dir",
+            folder.display()
+        ),
+    }
+}
+
+/// The layout of a new log.
+pub(crate) fn layout_of(log: &dyn EventLog) -> Layout {
+    Layout {
+        cluster: log.cluster().to_owned(),
+        topic: log.topic().to_owned(),
+        partitions: log.partitions(),
+        epoch: Epoch::FIRST.number(),
+        fold_version: Layout::FOLD_VERSION,
+    }
+}
+
+/// The log must be the one that the layout speaks of.
+pub(crate) fn check_layout(
+    layout: &Layout,
+    log: &dyn EventLog,
+    settings: &Settings,
+) -> anyhow::Result<()> {
+    ensure!(
+        layout.fold_version <= Layout::FOLD_VERSION,
+        "the layout asks for fold version {}, this build knows {}: upgrade it",
+        layout.fold_version,
+        Layout::FOLD_VERSION
+    );
+    ensure!(
+        layout.topic == log.topic(),
+        "the layout belongs to topic '{}', but the settings name '{}'",
+        layout.topic,
+        log.topic()
+    );
+    ensure!(
+        layout.cluster == log.cluster(),
+        "the layout belongs to the log of cluster '{}', but this is cluster '{}': facts of one log \
+         are false of another. Connect to the right one, or use another keyspace",
+        layout.cluster,
+        log.cluster()
+    );
+    ensure!(
+        layout.partitions == log.partitions(),
+        "the layout fixes {} partitions for life, but topic '{}' has {}: restore the topic",
+        layout.partitions,
+        log.topic(),
+        log.partitions()
+    );
+    if let Some(asked) = settings.partitions {
+        ensure!(
+            asked == layout.partitions,
+            "the layout fixes {} partitions for life, but the settings ask for {asked}",
+            layout.partitions
+        );
+    }
+    Ok(())
+}
