@@ -88,9 +88,11 @@ pub async fn run(context: Context) -> anyhow::Result<()> {
         poller,
         tasks: JoinSet::new(),
         ends: JoinSet::new(),
+        progress: JoinSet::new(),
         owned: BTreeMap::new(),
         assignments: 0,
-        next_progress: Duration::ZERO,
+        next_ends: Duration::ZERO,
+        next_progress: Duration::MAX,
     };
     runner.run().await
 }
@@ -108,8 +110,11 @@ struct Runner {
     poller: Poller,
     tasks: JoinSet<TaskResult>,
     ends: JoinSet<Vec<(Partition, i64, Offset)>>,
+    progress: JoinSet<()>,
     owned: BTreeMap<Partition, Owned>,
     assignments: u64,
+    /// When to ask the log for its ends, and, once flushes had their time, to write progress.
+    next_ends: Duration,
     next_progress: Duration,
 }
 
@@ -125,6 +130,7 @@ impl Runner {
                 }
                 Some(done) = self.tasks.join_next() => self.on_done(done?),
                 Some(ends) = self.ends.join_next() => self.on_ends(ends?),
+                Some(written) = self.progress.join_next() => written?,
                 _ = tick.tick() => self.on_tick(),
                 () = stopper.stopped() => break,
             }
@@ -158,8 +164,14 @@ impl Runner {
                     self.pump(partition);
                 }
             }
-            Polled::Assigned(partitions) => partitions.into_iter().for_each(|p| self.assign(p)),
-            Polled::Revoked(partitions) => partitions.into_iter().for_each(|p| self.revoke(p)),
+            Polled::Assigned(partitions) => {
+                tracing::info!(partitions = %list(&partitions), "partitions assigned");
+                partitions.into_iter().for_each(|partition| self.assign(partition));
+            }
+            Polled::Revoked(partitions) => {
+                tracing::info!(partitions = %list(&partitions), "partitions revoked");
+                partitions.into_iter().for_each(|partition| self.revoke(partition));
+            }
             Polled::End(partition) => {
                 let Some(owned) = self.owned.get_mut(&partition) else { return };
                 owned.hear(now);
@@ -173,7 +185,7 @@ impl Runner {
                 self.owned.get_mut(&partition).into_iter().for_each(Owned::lose_place);
             }
             Polled::Trouble { partition, message } => {
-                tracing::warn!(partition = partition.map(|p| p.0), message, "the log has trouble");
+                self.work.report("log", Some(&message));
                 self.doubt(partition);
             }
         }
@@ -187,7 +199,6 @@ impl Runner {
     fn assign(&mut self, partition: Partition) {
         self.assignments += 1;
         let now = self.now();
-        tracing::info!(partition = partition.0, "partition assigned");
         self.owned.insert(partition, Owned::new(self.assignments, now));
         self.work.health.not_ready(&part(partition), "opening");
         let task = self.work.clone().open(partition);
@@ -197,7 +208,6 @@ impl Runner {
     /// The partition is another's now. What we know is true all the same, so it is flushed once
     /// more, to spare the next owner a replay; nobody waits for it.
     fn revoke(&mut self, partition: Partition) {
-        tracing::info!(partition = partition.0, "partition revoked");
         let flush =
             self.owned.remove(&partition).and_then(|mut owned| owned.engine()?.begin_flush());
         if let Some(flush) = flush {
@@ -260,7 +270,7 @@ impl Runner {
                 let from = engine.next();
                 owned.caught_up.advance(from, checkpoint.map(|c| c.last.append_time_ms));
                 owned.run(engine, now);
-                tracing::info!(partition = partition.0, %from, "partition opened");
+                tracing::debug!(partition = partition.0, %from, "partition opened");
                 self.work.health.ready(&part(partition));
                 self.poller.open(partition, from.next());
                 self.poller.report(partition, from.next());
@@ -341,8 +351,13 @@ impl Runner {
             self.flush_if_due(partition, now);
             self.recognise_if_due(partition, now);
         }
+        if now >= self.next_ends {
+            self.next_ends = now + self.flush_interval;
+            self.next_progress = now + self.flush_interval / 2;
+            self.ask_ends();
+        }
         if now >= self.next_progress {
-            self.next_progress = now + self.flush_interval;
+            self.next_progress = Duration::MAX; // until the ends were asked again
             self.write_progress();
         }
     }
@@ -373,14 +388,25 @@ impl Runner {
         self.send(partition, assignment, task);
     }
 
-    /// Writes how far every partition is, and asks where the log ends by now.
+    /// Asks where the log ends by now, and flushes what is due: together they tell since when a
+    /// partition is caught up.
+    fn ask_ends(&mut self) {
+        // While a former question is not answered the log is slow or away: do not pile up more.
+        let running = |(partition, owned): (&Partition, &Owned)| {
+            matches!(owned.phase, Phase::Running(_)).then_some(*partition)
+        };
+        let running: Vec<Partition> = self.owned.iter().filter_map(running).collect();
+        if self.ends.is_empty() && !running.is_empty() {
+            self.ends.spawn(self.work.clone().ends(running));
+        }
+    }
+
+    /// Writes how far every partition is.
     fn write_progress(&mut self) {
         let mut rows = Vec::new();
-        let mut running = Vec::new();
         for (partition, owned) in &mut self.owned {
             let Phase::Running(engine) = &owned.phase else { continue };
             owned.caught_up.advance(engine.durable(), engine.durable_append_time_ms());
-            running.push(*partition);
             rows.push(Progress {
                 partition: *partition,
                 aggregator: self.id.clone(),
@@ -389,16 +415,8 @@ impl Runner {
             });
         }
         rows.retain(|row| row.caught_up_at_ms > 0);
-        if !rows.is_empty() {
-            let work = self.work.clone();
-            self.ends.spawn(async move {
-                work.progress(rows).await;
-                Vec::new()
-            });
-        }
-        // While a former question is not answered the log is slow or away: do not pile up more.
-        if self.ends.len() <= 2 && !running.is_empty() {
-            self.ends.spawn(self.work.clone().ends(running));
+        if self.progress.is_empty() && !rows.is_empty() {
+            self.progress.spawn(self.work.clone().progress(rows));
         }
     }
 
@@ -430,12 +448,17 @@ impl Runner {
                 }
             }
             self.write_progress();
-            while self.ends.join_next().await.is_some() {}
+            while self.progress.join_next().await.is_some() {}
         };
         if clock::timeout(LAST_FLUSH, flushing).await.is_err() {
             tracing::warn!("the last flush did not end in time; it is replayed at the next start");
         }
     }
+}
+
+/// Partitions for people: `0, 1, 5`.
+fn list(partitions: &[Partition]) -> String {
+    partitions.iter().map(Partition::to_string).collect::<Vec<_>>().join(", ")
 }
 
 fn part(partition: Partition) -> String {

@@ -96,7 +96,7 @@ impl Reader {
 
     /// Keeps the watermark fresh until it is stopped.
     pub async fn watch(&self, stopper: &Stopper) {
-        let mut interval = clock::interval(self.settings.reduce_interval());
+        let mut interval = clock::interval(self.settings.reduce_interval() / 2);
         let stopped = stopper.token();
         while stopped.run_until_cancelled(interval.tick()).await.is_some() {
             match self.store.read_progress(self.partitions).await {

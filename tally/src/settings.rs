@@ -50,7 +50,7 @@ impl Default for Settings {
             data_dir: "./tally-data".into(),
             partitions: None,
             allow_single_replica: false,
-            log_filter: "info".into(),
+            log_filter: "info,scylla=warn".into(),
             flush: FlushSettings::default(),
             log: EmbeddedLogSettings::default(),
             kafka: KafkaSettings::default(),

@@ -1,1 +1,14 @@
-//! e2e
+//! End to end: the real binaries as processes, on the embedded default and on real Kafka and
+//! Cassandra. Servers are found in this order: addresses in the environment (`TALLY_TEST_KAFKA`,
+//! `TALLY_TEST_CQL`), containers where a Docker daemon answers, `deploy/local`.
+#![allow(clippy::unwrap_used, clippy::disallowed_methods, clippy::too_many_lines)]
+
+mod contracts;
+mod documents;
+mod embedded;
+mod faults;
+mod foreign;
+mod http_edge;
+mod replaced;
+mod support;
+mod tidy;

@@ -1,1 +1,1 @@
-//! End to end tests: real processes, real Kafka, real Cassandra.
+//! The tests are in `it/`: one binary, real processes on real servers.

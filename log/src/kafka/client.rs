@@ -3,6 +3,9 @@
 use std::time::Duration;
 
 use rdkafka::ClientConfig;
+use rdkafka::client::ClientContext;
+use rdkafka::consumer::ConsumerContext;
+use rdkafka::error::KafkaError;
 use rdkafka::message::{BorrowedMessage, Headers};
 use rdkafka::{Message, Timestamp};
 use tally_proto::{CONTENT_TYPE_HEADER, ContentType, Offset};
@@ -29,6 +32,25 @@ pub(super) fn config(settings: &KafkaSettings) -> Result<ClientConfig, LogError>
         .set("topic.metadata.refresh.interval.ms", "30000");
     Ok(config)
 }
+
+/// Errors of the client as a whole come out of polls and appends as well, where they are handled;
+/// and the end of a partition is none.
+pub(super) fn note(error: &KafkaError, reason: &str) {
+    if !matches!(error, KafkaError::PartitionEOF(_)) {
+        tracing::debug!(%error, reason, "the Kafka client has trouble");
+    }
+}
+
+/// A context that only takes notes.
+pub(super) struct Quiet;
+
+impl ClientContext for Quiet {
+    fn error(&self, error: KafkaError, reason: &str) {
+        note(&error, reason);
+    }
+}
+
+impl ConsumerContext for Quiet {}
 
 /// What every consumer is told beside.
 pub(super) fn consumer_config(config: &ClientConfig) -> ClientConfig {

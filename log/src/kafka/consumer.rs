@@ -30,7 +30,11 @@ struct Rebalances {
     seen: Arc<Mutex<Vec<Polled>>>,
 }
 
-impl ClientContext for Rebalances {}
+impl ClientContext for Rebalances {
+    fn error(&self, error: KafkaError, reason: &str) {
+        super::client::note(&error, reason);
+    }
+}
 
 impl ConsumerContext for Rebalances {
     /// New partitions are assigned but paused: nothing comes of them before they are opened. The

@@ -12,10 +12,11 @@ use tally_proto::{Offset, Partition};
 use tally_service::clock::SystemClock;
 use tokio::sync::oneshot;
 
-use super::client::{self, ANSWER};
+use super::client::{self, ANSWER, Quiet};
 use super::{number, place, unavailable};
 use crate::port::{Bounds, Found, LogError};
 
+type Reading = BaseConsumer<Quiet>;
 type Reply<T> = oneshot::Sender<Result<T, LogError>>;
 
 enum Question {
@@ -31,13 +32,13 @@ pub(super) struct Lookup {
 
 impl Lookup {
     pub(super) fn start(client: &ClientConfig, topic: &str) -> Result<Self, LogError> {
-        let consumer: BaseConsumer = client::consumer_config(client)
+        let consumer: Reading = client::consumer_config(client)
             .set("group.id", "tally-lookup") // required by the client; it never joins
             .set("queued.min.messages", "1")
             .set("queued.max.messages.kbytes", "1024")
             .set("fetch.message.max.bytes", "65536")
             .set("fetch.wait.max.ms", "20")
-            .create()
+            .create_with_context(Quiet)
             .map_err(unavailable)?;
         let (questions, inbox) = blocking::channel();
         let topic = topic.to_owned();
@@ -72,7 +73,7 @@ impl Lookup {
     }
 }
 
-fn answer(consumer: &BaseConsumer, topic: &str, question: Question) {
+fn answer(consumer: &Reading, topic: &str, question: Question) {
     match question {
         Question::ReadAt(partition, offset, reply) => {
             reply.send(read_at(consumer, topic, partition, offset)).ok();
@@ -87,7 +88,7 @@ fn answer(consumer: &BaseConsumer, topic: &str, question: Question) {
     }
 }
 
-fn bounds(consumer: &BaseConsumer, topic: &str, partition: Partition) -> Result<Bounds, LogError> {
+fn bounds(consumer: &Reading, topic: &str, partition: Partition) -> Result<Bounds, LogError> {
     let (start, end) =
         consumer.fetch_watermarks(topic, number(partition), ANSWER).map_err(unavailable)?;
     let offset = |raw: i64| u64::try_from(raw).map(Offset).map_err(unavailable);
@@ -96,7 +97,7 @@ fn bounds(consumer: &BaseConsumer, topic: &str, partition: Partition) -> Result<
 
 /// Reads the record at an offset. The next one, the end, or a refusal say that there is none.
 fn read_at(
-    consumer: &BaseConsumer,
+    consumer: &Reading,
     topic: &str,
     partition: Partition,
     offset: Offset,

@@ -22,7 +22,11 @@ type Native = ThreadedProducer<Deliveries>;
 /// Hands each delivery to who waits for it.
 struct Deliveries;
 
-impl ClientContext for Deliveries {}
+impl ClientContext for Deliveries {
+    fn error(&self, error: KafkaError, reason: &str) {
+        super::client::note(&error, reason);
+    }
+}
 
 impl ProducerContext<NoCustomPartitioner> for Deliveries {
     type DeliveryOpaque = Box<Reply>;
