@@ -3,14 +3,16 @@
 use std::fs::File;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::{Context, bail, ensure};
-use tally_log::EventLog;
+use tally_log::{EventLog, LogError};
 use tally_log::embedded::EmbeddedLog;
 use tally_log::kafka::KafkaLog;
 use tally_proto::{Epoch, Layout};
-use tally_service::clock::SharedClock;
-use tally_store::FactStore;
+use tally_service::backoff::backoff;
+use tally_service::clock::{SharedClock, sleep};
+use tally_store::{FactStore, StoreError};
 use tally_store::cql::CqlStore;
 use tally_store::embedded::EmbeddedStore;
 
@@ -26,11 +28,11 @@ pub(crate) struct Backends {
 }
 
 /// Opens the log and the store that the settings name, and refuses a pair that does not belong
-/// together.
+/// together. A log or store that does not answer yet is waited for.
 pub(crate) async fn open(settings: &Settings, clock: SharedClock) -> anyhow::Result<Backends> {
     let lock = lock_if_embedded(settings)?;
-    let store = open_store(settings).await?;
-    let log = open_log(settings, clock).await?;
+    let store = patiently("store", || open_store(settings)).await?;
+    let log = patiently("log", || open_log(settings, clock.clone())).await?;
     let layout = match store.layout().await? {
         Some(layout) => layout,
         None if settings.cql.contact_points.is_some() => {
@@ -41,6 +43,28 @@ pub(crate) async fn open(settings: &Settings, clock: SharedClock) -> anyhow::Res
     check_layout(&layout, &*log, settings)?;
     let epoch = Epoch::new(u64::from(layout.epoch))?;
     Ok(Backends { log, store, epoch, _lock: lock })
+}
+
+/// Tries again for as long as the other side does not answer; other errors are final.
+async fn patiently<T, F>(part: &str, mut open: impl FnMut() -> F) -> anyhow::Result<T>
+where
+    F: Future<Output = anyhow::Result<T>>,
+{
+    let mut waits = backoff(Duration::from_millis(100), Duration::from_secs(5));
+    loop {
+        match open().await {
+            Err(error) if is_away(&error) => {
+                tracing::warn!(part, error = format!("{error:#}"), "waiting for the {part}");
+                sleep(waits.next().unwrap_or_default()).await;
+            }
+            opened => return opened,
+        }
+    }
+}
+
+fn is_away(error: &anyhow::Error) -> bool {
+    matches!(error.downcast_ref(), Some(LogError::Unavailable(_)))
+        || error.downcast_ref().is_some_and(StoreError::is_retryable)
 }
 
 async fn open_store(settings: &Settings) -> anyhow::Result<Arc<dyn FactStore>> {

@@ -32,9 +32,15 @@ pub(crate) struct Servers {
 
 enum Kind {
     Named,
-    Containers { kafka: Box<ContainerAsync<Kafka>>, cassandra: Box<ContainerAsync<GenericImage>> },
+    Containers {
+        kafka: Box<ContainerAsync<Kafka>>,
+        cassandra: Box<ContainerAsync<GenericImage>>,
+    },
     /// Stops all servers when its standard input ends, however this process ends.
-    Local { _script: Mutex<Child>, folder: String },
+    Local {
+        _script: Mutex<Child>,
+        folder: String,
+    },
 }
 
 /// The servers, started at the first call.
