@@ -60,7 +60,9 @@ impl EmbeddedLog {
         settings: EmbeddedLogSettings,
         clock: SharedClock,
     ) -> Result<Self, LogError> {
-        let database = Database::builder(folder).open()?;
+        let database = Database::builder(folder)
+            .open()
+            .map_err(|error| LogError::Unsuitable(error.to_string()))?;
         let (cluster, segments) = Segments::open(database, partitions, settings, &*clock)?;
         let shared =
             Arc::new(Shared { cluster, segments: Mutex::new(segments), appended: Condvar::new() });

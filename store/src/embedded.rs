@@ -64,7 +64,9 @@ fn damaged(row: impl std::fmt::Display, error: impl std::fmt::Display) -> StoreE
 impl EmbeddedStore {
     /// Opens the store of a folder, or makes one.
     pub fn open(folder: &Path) -> Result<Self, StoreError> {
-        let database = Database::builder(folder).open()?;
+        let database = Database::builder(folder)
+            .open()
+            .map_err(|error| StoreError::Unsuitable(error.to_string()))?;
         let keyspace = |name: &str| database.keyspace(name, KeyspaceCreateOptions::default);
         let meta = keyspace("meta")?;
         match meta.get("format")? {

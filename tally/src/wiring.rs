@@ -18,6 +18,9 @@ use tally_store::embedded::EmbeddedStore;
 
 use crate::settings::Settings;
 
+/// Partitions of a new topic for which nobody named a number: generous, since they never grow.
+const KAFKA_PARTITIONS: u32 = 64;
+
 /// What a process works on.
 pub(crate) struct Backends {
     pub(crate) log: Arc<dyn EventLog>,
@@ -112,8 +115,39 @@ fn lock(folder: &Path) -> anyhow::Result<File> {
     }
 }
 
+/// One thing that `tally setup` looked after, and whether it had to be created.
+pub(crate) struct SetUp {
+    pub(crate) what: String,
+    pub(crate) created: bool,
+}
+
+/// Creates what is missing of topic, keyspace, tables and layout.
+pub(crate) async fn set_up(settings: &Settings) -> anyhow::Result<Vec<SetUp>> {
+    let (kafka, cql) = (&settings.kafka, &settings.cql);
+    let mut done = Vec::new();
+    if kafka.brokers.is_some() {
+        let partitions = settings.partitions.unwrap_or(KAFKA_PARTITIONS);
+        let created = KafkaLog::create(kafka, partitions, settings.allow_single_replica).await?;
+        done.push(SetUp { what: format!("topic {}", kafka.topic), created });
+    }
+    if cql.contact_points.is_some() {
+        let steps = CqlStore::create(cql, settings.allow_single_replica).await?;
+        done.push(SetUp { what: format!("keyspace {}", cql.keyspace), created: steps > 0 });
+    }
+    if kafka.brokers.is_some() && cql.contact_points.is_some() {
+        let log = KafkaLog::open(kafka, settings.allow_single_replica).await?;
+        let store = CqlStore::open(cql, settings.allow_single_replica).await?;
+        let created = store.layout().await?.is_none();
+        let layout = store.create_layout(&layout_of(&log)).await?;
+        check_layout(&layout, &log, settings)?;
+        let what = format!("layout of {} partitions", layout.partitions);
+        done.push(SetUp { what, created });
+    }
+    Ok(done)
+}
+
 /// The layout of a new log.
-pub(crate) fn layout_of(log: &dyn EventLog) -> Layout {
+fn layout_of(log: &dyn EventLog) -> Layout {
     Layout {
         cluster: log.cluster().to_owned(),
         topic: log.topic().to_owned(),
@@ -124,7 +158,7 @@ pub(crate) fn layout_of(log: &dyn EventLog) -> Layout {
 }
 
 /// The log must be the one that the layout speaks of.
-pub(crate) fn check_layout(
+fn check_layout(
     layout: &Layout,
     log: &dyn EventLog,
     settings: &Settings,
