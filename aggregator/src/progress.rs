@@ -27,11 +27,14 @@ impl CaughtUp {
         }
     }
 
-    /// Every record that the log held when this was noticed lies below `next`.
-    pub(crate) fn end_reached(&mut self, next: AsOf) {
-        if let Some((_, end)) = self.observed.back().filter(|(_, end)| *end > next.next()) {
-            self.same_end = Some((*end, next.next()));
-        }
+    /// The end that was observed last, and before: no record came in between.
+    pub(crate) fn stands_at(&self, end: Offset) -> bool {
+        self.observed.iter().rev().take(2).filter(|(_, observed)| *observed == end).count() == 2
+    }
+
+    /// What lies between `next` and the observed `end` are no records.
+    pub(crate) fn tail_is_empty(&mut self, end: Offset, next: AsOf) {
+        self.same_end = Some((end, next.next()));
     }
 
     /// Everything below `durable` is durable, the last of it appended at `append_time_ms`.
@@ -81,11 +84,15 @@ mod tests {
     fn markers_at_the_end_do_not_hold_it_back() {
         let mut caught_up = CaughtUp::default();
         caught_up.observe(100, Offset(7)); // 6 is a marker: no record, and none will come
-        caught_up.end_reached(AsOf(6));
         caught_up.advance(AsOf(6), None);
-        assert_eq!(caught_up.at_ms(), 100);
+        assert!(caught_up.at_ms() == 0 && !caught_up.stands_at(Offset(7)));
+        caught_up.observe(150, Offset(7));
+        assert!(caught_up.stands_at(Offset(7)), "so the tail is looked at");
+        caught_up.tail_is_empty(Offset(7), AsOf(6));
+        caught_up.advance(AsOf(6), None);
+        assert_eq!(caught_up.at_ms(), 150);
         caught_up.observe(200, Offset(8));
         caught_up.advance(AsOf(6), None);
-        assert_eq!(caught_up.at_ms(), 100, "another end is another matter");
+        assert_eq!(caught_up.at_ms(), 150, "another end is another matter");
     }
 }

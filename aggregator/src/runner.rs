@@ -172,15 +172,6 @@ impl Runner {
                 tracing::info!(partitions = %list(&partitions), "partitions revoked");
                 partitions.into_iter().for_each(|partition| self.revoke(partition));
             }
-            Polled::End(partition) => {
-                let Some(owned) = self.owned.get_mut(&partition) else { return };
-                owned.hear(now);
-                if owned.is_drained()
-                    && let Some(next) = owned.engine().map(|engine| engine.next())
-                {
-                    owned.caught_up.end_reached(next);
-                }
-            }
             Polled::OutOfRange(partition) => {
                 self.owned.get_mut(&partition).into_iter().for_each(Owned::lose_place);
             }
@@ -293,6 +284,8 @@ impl Runner {
                     self.poller.open(partition, next.next());
                 }
             }
+            Done::TailIsEmpty(from, end) => owned.caught_up.tail_is_empty(end, from),
+            Done::Nothing => {}
             Done::Opened(Err(why)) | Done::Loaded(_, Err(why)) | Done::Recognised(Err(why)) => {
                 if !self.work.stopper.is_stopped() {
                     self.stop_partition(partition, &why);
@@ -340,6 +333,12 @@ impl Runner {
             let counters = engine.counters() as u64;
             metrics.counters.get_or_create(&partition.into()).set(gauge(counters));
             metrics.events.inc_by(engine.take_folded_events());
+            let (next, is_idle) = (engine.next(), engine.next() == engine.durable());
+            if is_idle && end > next.next() && owned.caught_up.stands_at(end) {
+                let assignment = owned.assignment;
+                let task = self.work.clone().look_at_tail(partition, next, end);
+                self.send(partition, assignment, task);
+            }
         }
     }
 

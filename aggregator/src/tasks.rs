@@ -30,6 +30,10 @@ pub(crate) enum Done {
     Flushed(Result<Wrote, StoreError>),
     /// The log is still the one that was folded, or why not.
     Recognised(Result<(), String>),
+    /// Between this as-of and this observed end there are no records.
+    TailIsEmpty(AsOf, Offset),
+    /// There was nothing to be found out.
+    Nothing,
 }
 
 /// What a flush wrote.
@@ -156,6 +160,14 @@ impl Work {
         }
         self.report("log", None::<&LogError>);
         ends
+    }
+
+    /// Looks whether records stand between what was folded and the end that was observed.
+    pub(crate) async fn look_at_tail(self, partition: Partition, from: AsOf, end: Offset) -> Done {
+        match self.log.is_tail_empty(partition, from.next()).await {
+            Ok(true) => Done::TailIsEmpty(from, end),
+            Ok(false) | Err(_) => Done::Nothing, // it is looked at again
+        }
     }
 
     /// Writes progress rows; the next ones are newer, so a failure is only reported.

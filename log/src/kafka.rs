@@ -95,6 +95,10 @@ impl EventLog for KafkaLog {
         self.lookup.bounds(partition).await
     }
 
+    async fn is_tail_empty(&self, partition: Partition, from: Offset) -> Result<bool, LogError> {
+        self.lookup.is_tail_empty(partition, from).await
+    }
+
     async fn verify(&self) -> Result<(), LogError> {
         let cluster = self.lookup.cluster().await?;
         if cluster == self.cluster {

@@ -113,7 +113,6 @@ struct MemoryConsumer {
 struct Cursor {
     next: usize,
     paused: bool,
-    at_end: bool,
 }
 
 impl MemoryConsumer {
@@ -125,11 +124,7 @@ impl MemoryConsumer {
                 all.iter().skip(cursor.next).take(POLL_RECORDS).cloned().collect();
             if !records.is_empty() {
                 cursor.next += records.len();
-                cursor.at_end = false;
                 polled.push(Polled::Records(RecordBatch { partition: *partition, records }));
-            } else if !cursor.at_end && cursor.next <= all.len() {
-                cursor.at_end = true;
-                polled.push(Polled::End(*partition));
             }
         }
         polled
@@ -152,7 +147,7 @@ impl LogConsumer for MemoryConsumer {
 
     fn open(&mut self, partition: Partition, from: Offset) {
         let next = usize::try_from(from.0).unwrap_or(usize::MAX);
-        self.open.insert(partition, Cursor { next, paused: false, at_end: false });
+        self.open.insert(partition, Cursor { next, paused: false });
     }
 
     fn pause(&mut self, partition: Partition) {

@@ -62,8 +62,6 @@ pub enum Polled {
     Assigned(Vec<Partition>),
     /// These are no longer ours; nothing more is delivered.
     Revoked(Vec<Partition>),
-    /// Everything that the partition held when this was seen has been delivered.
-    End(Partition),
     /// The place that was asked for does not exist: taken by retention, or never there.
     OutOfRange(Partition),
     /// The log cannot be reached, or does not answer as it should; the consumer goes on trying.
@@ -148,6 +146,12 @@ pub trait EventLog: Send + Sync + 'static {
 
     /// Where a partition begins and ends.
     async fn bounds(&self, partition: Partition) -> Result<Bounds, LogError>;
+
+    /// Whether no record stands from `from` on, although the partition ends later: what lies
+    /// between are no records, such as the markers of a transaction.
+    async fn is_tail_empty(&self, _partition: Partition, _from: Offset) -> Result<bool, LogError> {
+        Ok(false)
+    }
 
     /// Checks that this is still the log that was opened, as far as the log can tell.
     async fn verify(&self) -> Result<(), LogError> {

@@ -6,15 +6,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, bail, ensure};
-use tally_log::{EventLog, LogError};
 use tally_log::embedded::EmbeddedLog;
 use tally_log::kafka::KafkaLog;
+use tally_log::{EventLog, LogError};
 use tally_proto::{Epoch, Layout};
 use tally_service::backoff::backoff;
 use tally_service::clock::{SharedClock, sleep};
-use tally_store::{FactStore, StoreError};
 use tally_store::cql::CqlStore;
 use tally_store::embedded::EmbeddedStore;
+use tally_store::{FactStore, StoreError};
 
 use crate::settings::Settings;
 
@@ -158,11 +158,7 @@ fn layout_of(log: &dyn EventLog) -> Layout {
 }
 
 /// The log must be the one that the layout speaks of.
-fn check_layout(
-    layout: &Layout,
-    log: &dyn EventLog,
-    settings: &Settings,
-) -> anyhow::Result<()> {
+fn check_layout(layout: &Layout, log: &dyn EventLog, settings: &Settings) -> anyhow::Result<()> {
     ensure!(
         layout.fold_version <= Layout::FOLD_VERSION,
         "the layout asks for fold version {}, this build knows {}: upgrade it",

@@ -30,11 +30,12 @@ async fn the_commands_of_the_readme_do_what_it_says() {
         .replace("http://127.0.0.1:8080", &tally.url)
         .replace("cargo run --release --", "tally");
     let script = format!("set -euo pipefail\n{commands}\n");
-    let shell = Command::new("bash")
+    let output = Command::new("bash")
         .args(["-c", &script])
         .env("PATH", format!("{binaries}:{}", std::env::var("PATH").unwrap()))
-        .env("TALLY_URL", &tally.url);
-    let output = { shell }.output().unwrap();
+        .env("TALLY_URL", &tally.url)
+        .output()
+        .unwrap();
     let printed = String::from_utf8_lossy(&output.stdout).into_owned();
     assert!(output.status.success(), "{printed}{}", String::from_utf8_lossy(&output.stderr));
     assert!(printed.contains(r#""total":"6""#), "{printed}");

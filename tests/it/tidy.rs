@@ -47,10 +47,7 @@ fn dependencies_go_one_way() {
         ("ingest", &["log", "proto", "service"]),
         ("aggregator", &["log", "proto", "service", "store"]),
         ("reader", &["proto", "service", "store"]),
-        (
-            "tally",
-            &["aggregator", "ingest", "log", "proto", "reader", "service", "store"],
-        ),
+        ("tally", &["aggregator", "ingest", "log", "proto", "reader", "service", "store"]),
     ]
     .into();
     for package in PACKAGES {
@@ -101,7 +98,8 @@ fn the_pure_parts_know_no_clock_and_no_async() {
             continue;
         }
         seen += 1;
-        for word in ["async fn", ".await", "tokio::", "Instant", "SystemTime", "clock::", "std::fs"] {
+        for word in ["async fn", ".await", "tokio::", "Instant", "SystemTime", "clock::", "std::fs"]
+        {
             assert!(!without_tests(&source).contains(word), "{path} has '{word}'");
         }
     }

@@ -7,8 +7,8 @@ use axum::extract::Request;
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
-use bytes::Bytes;
-use http_body_util::{BodyExt, LengthLimitError, Limited};
+use bytes::{Bytes, BytesMut};
+use http_body_util::BodyExt;
 use tally_proto::limits::MAX_BODY_BYTES;
 use tally_service::clock::timeout;
 use tally_service::http::Problem;
@@ -26,24 +26,40 @@ pub(super) async fn check_encoding(request: Request, next: Next) -> Response {
     }
 }
 
+/// What is read and dropped of a body that is too large, so that the client is there to hear it.
+const DRAINED_BYTES: usize = 8 * MAX_BODY_BYTES;
+
 /// The whole body.
 pub(super) async fn read(body: Body, limit: Duration) -> Result<Bytes, Problem> {
-    let too_large = || {
-        let detail = format!("the body has more than {MAX_BODY_BYTES} bytes, decompressed");
-        Problem::new(StatusCode::PAYLOAD_TOO_LARGE, "body_too_large", detail)
-    };
-    match timeout(limit, Limited::new(body, MAX_BODY_BYTES).collect()).await {
-        Ok(Ok(body)) => Ok(body.to_bytes()),
-        Ok(Err(error)) if error.is::<LengthLimitError>() => Err(too_large()),
-        Ok(Err(error)) => {
+    timeout(limit, gather(body)).await.unwrap_or_else(|_| {
+        let detail = "the body did not arrive in time";
+        Err(Problem::new(StatusCode::REQUEST_TIMEOUT, "body_timeout", detail))
+    })
+}
+
+async fn gather(mut body: Body) -> Result<Bytes, Problem> {
+    let mut gathered = BytesMut::new();
+    let mut seen: usize = 0;
+    while let Some(frame) = body.frame().await {
+        let frame = frame.map_err(|error| {
             let detail = format!("the body cannot be read: {error}");
-            Err(Problem::new(StatusCode::BAD_REQUEST, "bad_body", detail))
-        }
-        Err(_) => {
-            let detail = "the body did not arrive in time";
-            Err(Problem::new(StatusCode::REQUEST_TIMEOUT, "body_timeout", detail))
+            Problem::new(StatusCode::BAD_REQUEST, "bad_body", detail)
+        })?;
+        let Ok(data) = frame.into_data() else { continue };
+        seen = seen.saturating_add(data.len());
+        if seen <= MAX_BODY_BYTES {
+            gathered.extend_from_slice(&data);
+        } else if seen > DRAINED_BYTES {
+            break;
+        } else {
+            gathered = BytesMut::new();
         }
     }
+    if seen > MAX_BODY_BYTES {
+        let detail = format!("the body has more than {MAX_BODY_BYTES} bytes, decompressed");
+        return Err(Problem::new(StatusCode::PAYLOAD_TOO_LARGE, "body_too_large", detail));
+    }
+    Ok(gathered.freeze())
 }
 
 /// The media type without its parameters, lower case; `None` if there is no such header.

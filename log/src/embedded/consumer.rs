@@ -22,7 +22,7 @@ pub(super) struct EmbeddedConsumer {
 struct Cursor {
     next: Offset,
     paused: bool,
-    /// The end, or the trouble, was told already.
+    /// The trouble was told already.
     told: bool,
 }
 
@@ -44,11 +44,7 @@ fn ready(open: &mut BTreeMap<Partition, Cursor>, segments: &Segments) -> Vec<Pol
             continue;
         }
         match segments.read(*partition, cursor.next, POLL_RECORDS) {
-            Ok(records) if records.is_empty() => {
-                if !std::mem::replace(&mut cursor.told, true) {
-                    polled.push(Polled::End(*partition));
-                }
-            }
+            Ok(records) if records.is_empty() => {}
             Ok(records) => {
                 cursor.told = false;
                 cursor.next = records.last().map_or(cursor.next, |r| r.offset.as_of().next());

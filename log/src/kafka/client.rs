@@ -34,7 +34,7 @@ pub(super) fn config(settings: &KafkaSettings) -> Result<ClientConfig, LogError>
 }
 
 /// Errors of the client as a whole come out of polls and appends as well, where they are handled;
-/// and the end of a partition is none.
+/// and the end of a partition is no error.
 pub(super) fn note(error: &KafkaError, reason: &str) {
     if !matches!(error, KafkaError::PartitionEOF(_)) {
         tracing::debug!(%error, reason, "the Kafka client has trouble");
@@ -60,8 +60,7 @@ pub(super) fn consumer_config(config: &ClientConfig) -> ClientConfig {
         .set("enable.auto.offset.store", "false")
         .set("auto.offset.reset", "error")
         .set("isolation.level", "read_committed")
-        .set("check.crcs", "true")
-        .set("enable.partition.eof", "true");
+        .set("check.crcs", "true");
     config
 }
 

@@ -179,15 +179,9 @@ impl KafkaConsumer {
     }
 
     fn take_error(&self, error: &KafkaError, polled: &mut Vec<Polled>) {
-        match (error, error.rdkafka_error_code()) {
-            (KafkaError::PartitionEOF(partition), _) => {
-                let partition = u32::try_from(*partition).map(Partition);
-                polled.extend(
-                    partition.into_iter().filter(|p| self.open.contains(p)).map(Polled::End),
-                );
-            }
+        match error.rdkafka_error_code() {
             // The client does not say which partition: each is looked at.
-            (_, Some(Code::AutoOffsetReset | Code::OffsetOutOfRange)) => {
+            Some(Code::AutoOffsetReset | Code::OffsetOutOfRange) => {
                 polled.extend(self.open.iter().copied().map(Polled::OutOfRange));
             }
             _ => polled.push(Polled::Trouble { partition: None, message: error.to_string() }),

@@ -14,7 +14,7 @@ use tokio::sync::oneshot;
 
 use super::client::{self, ANSWER, Quiet};
 use super::{number, place, unavailable};
-use crate::port::{Bounds, Found, LogError};
+use crate::port::{Bounds, Found, LogError, Record};
 
 type Reading = BaseConsumer<Quiet>;
 type Reply<T> = oneshot::Sender<Result<T, LogError>>;
@@ -22,6 +22,7 @@ type Reply<T> = oneshot::Sender<Result<T, LogError>>;
 enum Question {
     ReadAt(Partition, Offset, Reply<Found>),
     Bounds(Partition, Reply<Bounds>),
+    IsTailEmpty(Partition, Offset, Reply<bool>),
     Cluster(Reply<String>),
 }
 
@@ -38,6 +39,7 @@ impl Lookup {
             .set("queued.max.messages.kbytes", "1024")
             .set("fetch.message.max.bytes", "65536")
             .set("fetch.wait.max.ms", "20")
+            .set("enable.partition.eof", "true")
             .create_with_context(Quiet)
             .map_err(unavailable)?;
         let (questions, inbox) = blocking::channel();
@@ -61,6 +63,14 @@ impl Lookup {
         self.ask(|reply| Question::Bounds(of, reply)).await
     }
 
+    pub(super) async fn is_tail_empty(
+        &self,
+        of: Partition,
+        from: Offset,
+    ) -> Result<bool, LogError> {
+        self.ask(|reply| Question::IsTailEmpty(of, from, reply)).await
+    }
+
     pub(super) async fn cluster(&self) -> Result<String, LogError> {
         self.ask(Question::Cluster).await
     }
@@ -81,6 +91,10 @@ fn answer(consumer: &Reading, topic: &str, question: Question) {
         Question::Bounds(partition, reply) => {
             reply.send(bounds(consumer, topic, partition)).ok();
         }
+        Question::IsTailEmpty(partition, from, reply) => {
+            let next = next_record(consumer, topic, partition, from);
+            reply.send(next.map(|next| next.is_none())).ok();
+        }
         Question::Cluster(reply) => {
             let cluster = consumer.client().fetch_cluster_id(ANSWER);
             reply.send(cluster.ok_or_else(|| unavailable("no broker answers"))).ok();
@@ -95,20 +109,33 @@ fn bounds(consumer: &Reading, topic: &str, partition: Partition) -> Result<Bound
     Ok(Bounds { start: offset(start)?, end: offset(end)? })
 }
 
-/// Reads the record at an offset. The next one, the end, or a refusal say that there is none.
+/// What stands at an offset.
 fn read_at(
     consumer: &Reading,
     topic: &str,
     partition: Partition,
     offset: Offset,
 ) -> Result<Found, LogError> {
-    let bounds_now = || bounds(consumer, topic, partition).map(Found::Nothing);
     let known = bounds(consumer, topic, partition)?;
     if offset < known.start || offset >= known.end {
         return Ok(Found::Nothing(known));
     }
+    match next_record(consumer, topic, partition, offset)? {
+        Some(record) if record.offset == offset => Ok(Found::Record(record.fingerprint())),
+        _ => Ok(Found::Nothing(bounds(consumer, topic, partition)?)),
+    }
+}
+
+/// The first record at an offset or after it; `None` if the partition ends without one, or the
+/// offset does not exist.
+fn next_record(
+    consumer: &Reading,
+    topic: &str,
+    partition: Partition,
+    from: Offset,
+) -> Result<Option<Record>, LogError> {
     let mut list = TopicPartitionList::new();
-    list.add_partition_offset(topic, number(partition), place(offset)).map_err(unavailable)?;
+    list.add_partition_offset(topic, number(partition), place(from)).map_err(unavailable)?;
     consumer.assign(&list).map_err(unavailable)?;
     let clock = SystemClock::shared();
     let deadline = clock.monotonic() + ANSWER;
@@ -120,18 +147,15 @@ fn read_at(
             None => {}
             Some(Ok(message)) if message.partition() == number(partition) => {
                 let record = client::record(&message);
-                if record.offset == offset {
-                    break Ok(Found::Record(record.fingerprint()));
-                }
-                if record.offset > offset {
-                    break bounds_now();
+                if record.offset >= from {
+                    break Ok(Some(record));
                 }
             }
             Some(Ok(_)) => {} // of a former question
             Some(Err(KafkaError::PartitionEOF(at))) if at != number(partition) => {}
-            Some(Err(KafkaError::PartitionEOF(_))) => break bounds_now(),
+            Some(Err(KafkaError::PartitionEOF(_))) => break Ok(None),
             Some(Err(error)) => match error.rdkafka_error_code() {
-                Some(Code::AutoOffsetReset | Code::OffsetOutOfRange) => break bounds_now(),
+                Some(Code::AutoOffsetReset | Code::OffsetOutOfRange) => break Ok(None),
                 _ => break Err(unavailable(error)),
             },
         }

@@ -1,10 +1,14 @@
 //! The accept loop. `axum::serve` sets no timer, so a client that dribbles would hold on for ever.
 
 use std::net::SocketAddr;
+use std::pin::pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use axum::Router;
+use futures::future::{Either, select};
+use hyper::service::{Service, service_fn};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
 use hyper_util::server::graceful::GracefulShutdown;
@@ -83,11 +87,21 @@ pub async fn serve(listening: Listening, router: Router, limits: HttpLimits, sto
         };
         let Some(stream) = usable(stream).await else { continue };
         let Ok(permit) = permits.clone().try_acquire_owned() else { continue };
-        let (builder, service) = (builder.clone(), service.clone());
+        let asked = Arc::new(AtomicBool::new(false));
+        let service = {
+            let (service, asked) = (service.clone(), asked.clone());
+            service_fn(move |request| {
+                asked.store(true, Ordering::Relaxed);
+                service.call(request)
+            })
+        };
+        let builder = builder.clone();
         let watcher = graceful.watcher();
         tokio::spawn(async move {
             let connection = builder.serve_connection(TokioIo::new(stream), service);
-            if let Err(error) = watcher.watch(connection.into_owned()).await {
+            let connection = pin!(watcher.watch(connection.into_owned()));
+            let silence = pin!(silence(&asked, limits.header_timeout));
+            if let Either::Left((Err(error), _)) = select(connection, silence).await {
                 tracing::debug!(error = error.as_ref(), "a connection ended early");
             }
             drop(permit);
@@ -96,6 +110,15 @@ pub async fn serve(listening: Listening, router: Router, limits: HttpLimits, sto
     drop(listening);
     if clock::timeout(limits.drain_timeout, graceful.shutdown()).await.is_err() {
         tracing::warn!("some connections did not end in time");
+    }
+}
+
+/// Ready if no request was asked in time: while the protocol is not known yet, no timer of the
+/// protocol runs.
+async fn silence(asked: &AtomicBool, limit: Duration) {
+    clock::sleep(limit).await;
+    if asked.load(Ordering::Relaxed) {
+        std::future::pending::<()>().await;
     }
 }
 
