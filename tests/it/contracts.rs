@@ -1,7 +1,11 @@
 //! The contract suites of log and store, on the real servers.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 
+use scylla_proxy::{
+    Condition, Node, Proxy, RequestOpcode, RequestReaction, RequestRule, ShardAwareness,
+};
 use tally_log::EventLog;
 use tally_log::kafka::{KafkaLog, KafkaSettings};
 use tally_proto::{AsOf, CounterId, Epoch, Fact, Lane, Partition};
@@ -116,4 +120,68 @@ async fn the_log_finds_what_stands_at_an_offset_again_and_again() {
             assert!(matches!(found, tally_log::Found::Record(f) if f.offset.0 == offset));
         }
     }
+}
+
+/// Errors that a real node does not give on demand, forged on the way to it.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_error_of_a_node_is_told_as_one_to_try_again_and_nothing_is_lost() {
+    let site = Site::new("forged").await;
+    let real: SocketAddr = site.settings["TALLY__CQL__CONTACT_POINTS"].parse().unwrap();
+    // On the node's own address: the driver learns the address from the node, and keeps the port.
+    let free = std::net::TcpListener::bind(SocketAddr::new(real.ip(), 0)).unwrap();
+    let proxy_address = free.local_addr().unwrap();
+    drop(free);
+    let node = Node::builder()
+        .real_address(real)
+        .proxy_address(proxy_address)
+        .shard_awareness(ShardAwareness::Unaware)
+        .build();
+    let mut proxy = Proxy::builder().with_node(node).build().run().await.unwrap();
+    let settings = CqlSettings { contact_points: Some(proxy_address.to_string()), ..cql(&site) };
+    let store = CqlStore::open(&settings, true).await.unwrap();
+    let counter = |n: u64| CounterId::new("default", "view", &format!("f{n}")).unwrap();
+    let row = |n: u64, as_of: u64| FactRow {
+        counter: counter(n),
+        lane: Lane(0),
+        partition: Partition(0),
+        fact: Fact { epoch: Epoch::FIRST, as_of: AsOf(as_of), generation: 0, total: 7 },
+    };
+    let rows: Vec<FactRow> = (0..50).map(|n| row(n, 5)).collect();
+    let writes = || {
+        Condition::any([
+            Condition::RequestOpcode(RequestOpcode::Execute),
+            Condition::RequestOpcode(RequestOpcode::Batch),
+        ])
+    };
+    type Forge = fn() -> RequestReaction;
+    let errors: [Forge; 4] = [
+        || RequestReaction::forge().write_timeout(),
+        || RequestReaction::forge().unavailable(),
+        || RequestReaction::forge().overloaded(),
+        || RequestReaction::forge().server_error(),
+    ];
+    for forge in errors {
+        let rule = RequestRule(writes().and(Condition::RandomWithProbability(0.3)), forge());
+        proxy.running_nodes[0].change_request_rules(Some(vec![rule]));
+        let failed = store.write_facts(&rows).await;
+        // Some errors the driver hides by trying again: then all of it was written.
+        assert!(failed.as_ref().err().is_none_or(StoreError::is_retryable), "{failed:?}");
+    }
+    let always = RequestRule(writes(), RequestReaction::forge().write_timeout());
+    proxy.running_nodes[0].change_request_rules(Some(vec![always]));
+    let failed = store.write_facts(&rows).await;
+    assert!(matches!(failed, Err(StoreError::Unavailable(_))), "{failed:?}");
+    let denied = RequestRule(writes(), RequestReaction::forge().unauthorized());
+    proxy.running_nodes[0].change_request_rules(Some(vec![denied]));
+    let failed = store.write_facts(&rows).await;
+    assert!(
+        matches!(failed, Err(StoreError::Unsuitable(_))),
+        "rights do not come back: {failed:?}"
+    );
+    proxy.running_nodes[0].change_request_rules(None);
+    store.write_facts(&rows).await.unwrap();
+    let asked: Vec<_> = (0..50).map(counter).collect();
+    let loaded = store.load_facts(Partition(0), &asked).await.unwrap();
+    assert!(loaded.iter().all(|l| l.is_some_and(|(_, fact)| fact.total == 7)));
+    proxy.finish().await.ok();
 }

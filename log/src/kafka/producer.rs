@@ -127,3 +127,79 @@ fn refusal(error: &KafkaError) -> AppendError {
         _ => AppendError::InDoubt(error.to_string()),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use rdkafka::mocking::MockCluster;
+    use rdkafka::types::{RDKafkaApiKey, RDKafkaRespErr as Raw};
+    use tally_proto::ContentType;
+
+    use super::*;
+
+    fn producer(cluster: &MockCluster<'_, impl ClientContext>) -> Producer {
+        let settings = KafkaSettings {
+            brokers: Some(cluster.bootstrap_servers()),
+            delivery_timeout_ms: 2_000,
+            ..KafkaSettings::default()
+        };
+        cluster.create_topic(&settings.topic, 4, 1).unwrap();
+        Producer::new(&super::super::client::config(&settings).unwrap(), &settings).unwrap()
+    }
+
+    fn record() -> NewRecord {
+        let value = bytes::Bytes::from_static(b"{}");
+        NewRecord { key: bytes::Bytes::new(), value, content_type: ContentType::Json }
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn an_error_that_passes_is_retried_and_nobody_hears_of_it() {
+        let cluster = MockCluster::new(1).unwrap();
+        let producer = producer(&cluster);
+        let errors = [Raw::RD_KAFKA_RESP_ERR_NOT_ENOUGH_REPLICAS; 3];
+        cluster.request_errors(RDKafkaApiKey::Produce, &errors);
+        assert_eq!(producer.append(Partition(2), record()).await, Ok(Offset(0)));
+        assert_eq!(producer.append(Partition(2), record()).await, Ok(Offset(1)));
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_record_without_an_answer_is_in_doubt_and_the_next_one_goes_on() {
+        let cluster = MockCluster::new(1).unwrap();
+        let producer = producer(&cluster);
+        assert_eq!(producer.append(Partition(0), record()).await, Ok(Offset(0)));
+        cluster.broker_down(1).unwrap();
+        let lost = producer.append(Partition(0), record()).await;
+        assert!(matches!(lost, Err(AppendError::InDoubt(_))), "{lost:?}");
+        cluster.broker_up(1).unwrap();
+        let mut appended = producer.append(Partition(0), record()).await;
+        if appended.is_err() {
+            appended = producer.append(Partition(0), record()).await; // it needs time to reconnect
+        }
+        assert!(appended.is_ok(), "{appended:?}");
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_record_that_is_too_large_was_surely_not_taken() {
+        let cluster = MockCluster::new(1).unwrap();
+        let producer = producer(&cluster);
+        let large = NewRecord { value: vec![0; 2 << 20].into(), ..record() };
+        let refused = producer.append(Partition(0), large).await;
+        assert!(matches!(refused, Err(AppendError::Refused(_))), "{refused:?}");
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_producer_that_failed_for_good_is_built_anew() {
+        let cluster = MockCluster::new(1).unwrap();
+        let producer = producer(&cluster);
+        assert_eq!(producer.append(Partition(0), record()).await, Ok(Offset(0)));
+        let before = producer.native.read().clone();
+        producer.replace_if_fatal(&before, &KafkaError::MessageProduction(Code::QueueFull));
+        assert!(Arc::ptr_eq(&before, &producer.native.read()), "that one passes");
+        let fatal = KafkaError::MessageProduction(Code::Fatal);
+        producer.replace_if_fatal(&before, &fatal);
+        let after = producer.native.read().clone();
+        assert!(!Arc::ptr_eq(&before, &after));
+        producer.replace_if_fatal(&before, &fatal);
+        assert!(Arc::ptr_eq(&after, &producer.native.read()), "once for each failure");
+        assert_eq!(producer.append(Partition(0), record()).await, Ok(Offset(1)));
+    }
+}

@@ -1,1 +1,0 @@
-//! Benches against a peer or a limit in the same run.

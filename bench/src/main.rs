@@ -1,0 +1,56 @@
+//! Benches, each against a bare limit that is measured in the same run, on the same input.
+//!
+//! `cargo run --release -p tally-bench` runs all of them, in about two minutes, and prints a table.
+//! `cargo run --release -p tally-bench -- fold` runs those whose name contains the word.
+#![allow(clippy::unwrap_used, clippy::disallowed_methods)]
+
+mod client;
+mod fold;
+mod input;
+mod server;
+
+use std::time::Duration;
+
+/// One line of the table: what was reached, the limit beside it, and what is wanted.
+struct Line {
+    name: &'static str,
+    reached: String,
+    limit: String,
+    ratio: f64,
+    wanted: f64,
+}
+
+/// A bench by its name.
+type Bench = (&'static str, fn() -> Line);
+
+fn main() {
+    if std::env::args().nth(1).as_deref() == Some(server::TALLY) {
+        std::process::exit(i32::from(tally::main() != std::process::ExitCode::SUCCESS));
+    }
+    if std::env::args().nth(1).as_deref() == Some(server::BARE) {
+        return server::bare();
+    }
+    let wanted = std::env::args().nth(1).unwrap_or_default();
+    let benches: [Bench; 7] = [
+        ("fold-packed", fold::packed),
+        ("fold-json", fold::json),
+        ("memory", fold::memory),
+        ("ingest-single", server::ingest_single),
+        ("ingest-cpu", server::ingest_single_cpu),
+        ("ingest-ndjson", server::ingest_ndjson),
+        ("read-cached", server::read_cached),
+    ];
+    println!("{:<34} {:>28} {:>28} {:>7} {:>7}", "", "reached", "limit", "ratio", "wanted");
+    for (_, bench) in benches.into_iter().filter(|(name, _)| name.contains(&wanted)) {
+        let line = bench();
+        println!(
+            "{:<34} {:>28} {:>28} {:>7.2} {:>7.2}",
+            line.name, line.reached, line.limit, line.ratio, line.wanted
+        );
+    }
+}
+
+/// The best of some runs: noise only ever slows down.
+fn best(runs: usize, mut run: impl FnMut() -> Duration) -> Duration {
+    (0..runs).map(|_| run()).min().unwrap()
+}

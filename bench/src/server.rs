@@ -1,0 +1,165 @@
+//! The server, as a process of its own, against a bare axum handler that does the unavoidable.
+
+use std::net::SocketAddr;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use axum::Router;
+use axum::routing::{get, post};
+use tally_proto::RawEvent;
+
+use crate::{Line, client, input};
+
+/// This program, asked to be the bare server, or Tally.
+pub(crate) const BARE: &str = "bare-server";
+pub(crate) const TALLY: &str = "serve";
+
+const BARE_ADDRESS: &str = "127.0.0.1:18081";
+const TALLY_ADDRESS: &str = "127.0.0.1:18080";
+const TIME: Duration = Duration::from_secs(6);
+
+/// What a cached read answers.
+const ANSWER: &str = r#"{"namespace":"default","kind":"view","subject":"video:1","total":"10241837","display":"10.2M","as_of":"2026-11-20T12:00:01.250Z","staleness_ms":412,"exact":true}"#;
+
+/// Serves until it is killed: parses the body of a POST, answers a GET with a fixed body.
+pub(crate) fn bare() {
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    runtime.block_on(async {
+        let parse = |body: bytes::Bytes| async move {
+            RawEvent::parse(std::str::from_utf8(&body).unwrap()).unwrap();
+            ([("content-type", "application/json")], r#"{"accepted":1,"rejected":[]}"#)
+        };
+        let json = [("content-type", "application/json")];
+        let router = Router::new()
+            .route("/v1/events", post(parse))
+            .route("/v1/counters/{kind}/{subject}", get(move || async move { (json, ANSWER) }));
+        let listener = tokio::net::TcpListener::bind(BARE_ADDRESS).await.unwrap();
+        axum::serve(listener, router).await.unwrap();
+    });
+}
+
+struct Server {
+    child: Child,
+    address: SocketAddr,
+    _folder: tempfile::TempDir,
+}
+
+impl Server {
+    fn start(role: &str, address: &str) -> Self {
+        let folder = tempfile::tempdir_in(".").unwrap(); // on the disk, not in memory
+        let mut command = Command::new(std::env::current_exe().unwrap());
+        command.arg(role).stderr(Stdio::null()).stdin(Stdio::null());
+        command.env("TALLY__LISTEN", address).env("TALLY__DATA_DIR", folder.path());
+        let server = Server {
+            child: command.spawn().unwrap(),
+            address: address.parse().unwrap(),
+            _folder: folder,
+        };
+        for _ in 0..200 {
+            if std::net::TcpStream::connect(server.address).is_ok() {
+                return server;
+            }
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        panic!("{role} does not serve");
+    }
+
+    fn tally() -> Self {
+        Server::start(TALLY, TALLY_ADDRESS)
+    }
+
+    fn bare() -> Self {
+        Server::start(BARE, BARE_ADDRESS)
+    }
+
+    /// Processor time that it has used.
+    fn cpu(&self) -> Duration {
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.child.id())).unwrap();
+        let fields: Vec<&str> = stat.rsplit_once(") ").unwrap().1.split(' ').collect();
+        let ticks: u64 = fields[11].parse::<u64>().unwrap() + fields[12].parse::<u64>().unwrap();
+        Duration::from_millis(ticks * 10)
+    }
+
+    /// Requests answered a second, and a second of its processor.
+    fn drive(&self, requests: &[Vec<u8>], connections: usize) -> (f64, f64) {
+        client::drive(self.address, requests, connections, Duration::from_secs(1)); // warm
+        let before = self.cpu();
+        let answered = client::drive(self.address, requests, connections, TIME) as f64;
+        let cpu = self.cpu().saturating_sub(before).as_secs_f64();
+        (answered / TIME.as_secs_f64(), answered / cpu)
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.child.kill().ok();
+        self.child.wait().ok();
+    }
+}
+
+fn single_requests() -> Vec<Vec<u8>> {
+    let subjects = input::subjects(20_000, 100_000);
+    let request = |s: &String| client::post("/v1/events", "application/json", &input::json(s));
+    subjects.iter().map(request).collect()
+}
+
+pub(crate) fn ingest_single() -> Line {
+    let requests = single_requests();
+    let (reached, _) = Server::tally().drive(&requests, 256);
+    let (limit, _) = Server::bare().drive(&requests, 256);
+    Line {
+        name: "ingest, one event a request",
+        reached: format!("{reached:.0} requests/s"),
+        limit: format!("{limit:.0} requests/s bare"),
+        ratio: reached / limit,
+        wanted: 0.7,
+    }
+}
+
+pub(crate) fn ingest_single_cpu() -> Line {
+    let requests = single_requests();
+    let (_, reached) = Server::tally().drive(&requests, 256);
+    let (_, limit) = Server::bare().drive(&requests, 256);
+    Line {
+        name: "  the same, by CPU of the server",
+        reached: format!("{reached:.0} requests/CPU s"),
+        limit: format!("{limit:.0} requests/CPU s bare"),
+        ratio: reached / limit,
+        wanted: 0.0,
+    }
+}
+
+pub(crate) fn ingest_ndjson() -> Line {
+    let subjects = input::subjects(100_000, 100_000);
+    let body = |chunk: &[String]| {
+        let lines: String = chunk.iter().map(|subject| input::json(subject) + "\n").collect();
+        client::post("/v1/events", "application/x-ndjson", &lines)
+    };
+    let requests: Vec<Vec<u8>> = subjects.chunks(500).map(body).collect();
+    let (wall, cpu) = Server::tally().drive(&requests, 32);
+    let (wall, cpu) = (wall * 500.0, cpu * 500.0);
+    Line {
+        name: "ingest, NDJSON of 500, embedded",
+        reached: format!("{cpu:.0} events/CPU s"),
+        limit: format!("300000 ({wall:.0} a second)"),
+        ratio: cpu / 300_000.0,
+        wanted: 1.0,
+    }
+}
+
+pub(crate) fn read_cached() -> Line {
+    let requests = [client::get("/v1/counters/view/video:1")];
+    let tally = Server::tally();
+    let event = client::post("/v1/events", "application/json", &input::json("video:1"));
+    client::drive(tally.address, &[event], 1, Duration::from_millis(50));
+    let (reached, _) = tally.drive(&requests, 64);
+    drop(tally);
+    let (limit, _) = Server::bare().drive(&requests, 64);
+    Line {
+        name: "cached read",
+        reached: format!("{reached:.0} requests/s"),
+        limit: format!("{limit:.0} requests/s bare"),
+        ratio: reached / limit,
+        wanted: 0.8,
+    }
+}
