@@ -1,5 +1,8 @@
 //! The runner: the only `select!`. Polls, feeds engines, sends out what they ask for.
 
+mod flushing;
+mod watching;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,12 +14,12 @@ use tally_service::clock::{self, SharedClock};
 use tally_service::health::Health;
 use tally_service::metrics::Metrics;
 use tally_service::stopper::Stopper;
-use tally_store::{FactStore, Progress, StoreError};
+use tally_store::FactStore;
 use tokio::task::JoinSet;
 
 use crate::engine::{Engine, EngineLimits};
 use crate::metrics::AggregatorMetrics;
-use crate::owned::{Next, Owned, Phase};
+use crate::owned::{Next, Owned};
 use crate::poller::Poller;
 use crate::settings::{AggregatorSettings, FlushSettings, parse_partitions};
 use crate::tasks::{Done, Work};
@@ -27,12 +30,6 @@ const TICK: Duration = Duration::from_millis(20);
 /// Counters a load asks for at once, and loads of one partition under way at once.
 const LOAD_COUNTERS: usize = 128;
 const LOADS_IN_FLIGHT: usize = 4;
-
-/// The longest wait after failed flushes.
-const MOST_FLUSH_WAIT: Duration = Duration::from_secs(10);
-
-/// How long a last flush may take when the process stops.
-const LAST_FLUSH: Duration = Duration::from_secs(8);
 
 /// What an aggregator needs.
 pub struct Context {
@@ -295,53 +292,6 @@ impl Runner {
         self.pump(partition);
     }
 
-    fn on_flushed(
-        &mut self,
-        partition: Partition,
-        written: Result<crate::tasks::Wrote, StoreError>,
-    ) {
-        let (now, interval) = (self.now(), self.flush_interval);
-        let Some(owned) = self.owned.get_mut(&partition) else { return };
-        let failures = if written.is_ok() { 0 } else { owned.failures.saturating_add(1) };
-        owned.failures = failures;
-        let Some(engine) = owned.engine() else { return };
-        engine.flushed(written.is_ok());
-        match written {
-            Ok(wrote) => {
-                self.metrics.flushed(wrote.took, wrote.rows, wrote.dead_letters);
-                self.poller.report(partition, engine.durable().next());
-            }
-            Err(error) if error.is_retryable() => {
-                self.metrics.flush_failures.inc();
-                let wait = interval.saturating_mul(1 << failures.min(8)).min(MOST_FLUSH_WAIT);
-                owned.next_flush = now + wait;
-            }
-            Err(error) => self.stop_partition(partition, &error.to_string()),
-        }
-    }
-
-    fn on_ends(&mut self, ends: Vec<(Partition, i64, Offset)>) {
-        for (partition, at_ms, end) in ends {
-            let Some(owned) = self.owned.get_mut(&partition) else { continue };
-            owned.caught_up.observe(at_ms, end);
-            let Some(engine) = owned.engine() else { continue };
-            let lag = end.0.saturating_sub(engine.durable().0);
-            let gauge = |value: u64| i64::try_from(value).unwrap_or(i64::MAX);
-            let metrics = &self.metrics;
-            metrics.lag.get_or_create(&partition.into()).set(gauge(lag));
-            metrics.next_offset.get_or_create(&partition.into()).set(gauge(engine.next().0));
-            let counters = engine.counters() as u64;
-            metrics.counters.get_or_create(&partition.into()).set(gauge(counters));
-            metrics.events.inc_by(engine.take_folded_events());
-            let (next, is_idle) = (engine.next(), engine.next() == engine.durable());
-            if is_idle && end > next.next() && owned.caught_up.stands_at(end) {
-                let assignment = owned.assignment;
-                let task = self.work.clone().look_at_tail(partition, next, end);
-                self.send(partition, assignment, task);
-            }
-        }
-    }
-
     /// Starts what is due: flushes, recognition, progress.
     fn on_tick(&mut self) {
         let now = self.now();
@@ -361,64 +311,6 @@ impl Runner {
         }
     }
 
-    fn flush_if_due(&mut self, partition: Partition, now: Duration) {
-        let Some(owned) = self.owned.get_mut(&partition) else { return };
-        let assignment = owned.assignment;
-        let (due, is_well) = (now >= owned.next_flush, owned.failures == 0);
-        let Some(engine) = owned.engine() else { return };
-        if !(due || is_well && engine.is_full()) {
-            return;
-        }
-        if let Some(flush) = engine.begin_flush() {
-            owned.next_flush = now.saturating_add(self.flush_interval);
-            let task = self.work.clone().flush(partition, flush);
-            self.send(partition, assignment, task);
-        }
-    }
-
-    fn recognise_if_due(&mut self, partition: Partition, now: Duration) {
-        let Some(owned) = self.owned.get_mut(&partition) else { return };
-        let assignment = owned.assignment;
-        let Some(last) = owned.engine().map(|engine| engine.last()) else { return };
-        if !owned.begin_recognising(now) {
-            return;
-        }
-        let task = self.work.clone().recognise(partition, last);
-        self.send(partition, assignment, task);
-    }
-
-    /// Asks where the log ends by now, and flushes what is due: together they tell since when a
-    /// partition is caught up.
-    fn ask_ends(&mut self) {
-        // While a former question is not answered the log is slow or away: do not pile up more.
-        let running = |(partition, owned): (&Partition, &Owned)| {
-            matches!(owned.phase, Phase::Running(_)).then_some(*partition)
-        };
-        let running: Vec<Partition> = self.owned.iter().filter_map(running).collect();
-        if self.ends.is_empty() && !running.is_empty() {
-            self.ends.spawn(self.work.clone().ends(running));
-        }
-    }
-
-    /// Writes how far every partition is.
-    fn write_progress(&mut self) {
-        let mut rows = Vec::new();
-        for (partition, owned) in &mut self.owned {
-            let Phase::Running(engine) = &owned.phase else { continue };
-            owned.caught_up.advance(engine.durable(), engine.durable_append_time_ms());
-            rows.push(Progress {
-                partition: *partition,
-                aggregator: self.id.clone(),
-                as_of: engine.durable(),
-                caught_up_at_ms: owned.caught_up.at_ms(),
-            });
-        }
-        rows.retain(|row| row.caught_up_at_ms > 0);
-        if self.progress.is_empty() && !rows.is_empty() {
-            self.progress.spawn(self.work.clone().progress(rows));
-        }
-    }
-
     fn stop_partition(&mut self, partition: Partition, why: &str) {
         tracing::error!(partition = partition.0, why, "partition stopped, an operator must look");
         self.work.health.not_ready(&part(partition), why);
@@ -426,31 +318,6 @@ impl Runner {
         self.poller.pause(partition);
         if let Some(owned) = self.owned.get_mut(&partition) {
             owned.stop();
-        }
-    }
-
-    /// Waits for flushes under way, then flushes what is left: a restart replays less.
-    async fn last_flush(&mut self) {
-        let flushing = async {
-            for round in 0..2 {
-                while let Some(Ok((partition, assignment, done))) = self.tasks.join_next().await {
-                    if let Done::Flushed(written) = done
-                        && self.owned.get(&partition).is_some_and(|o| o.assignment == assignment)
-                    {
-                        self.on_flushed(partition, written);
-                    }
-                }
-                for partition in self.owned.keys().copied().collect::<Vec<_>>() {
-                    if round == 0 {
-                        self.flush_if_due(partition, Duration::MAX);
-                    }
-                }
-            }
-            self.write_progress();
-            while self.progress.join_next().await.is_some() {}
-        };
-        if clock::timeout(LAST_FLUSH, flushing).await.is_err() {
-            tracing::warn!("the last flush did not end in time; it is replayed at the next start");
         }
     }
 }

@@ -101,7 +101,7 @@ impl Reader {
         while stopped.run_until_cancelled(interval.tick()).await.is_some() {
             match self.store.read_progress(self.partitions).await {
                 Ok(rows) => {
-                    self.watermark.update(&rows, self.partitions);
+                    self.watermark.update(&rows);
                     if self.health.ready("store") {
                         tracing::info!("the store answers again");
                     }
@@ -112,7 +112,10 @@ impl Reader {
                     }
                 }
             }
-            let age = self.watermark.get().map_or(-1, |at_ms| self.clock.unix_ms() - at_ms);
+            let age = self
+                .watermark
+                .get(self.partitions)
+                .map_or(-1, |at_ms| self.clock.unix_ms() - at_ms);
             self.metrics.staleness_ms.set(age);
         }
     }
@@ -157,7 +160,7 @@ impl Reader {
     /// what is read after.
     async fn load(&self, subject: &SubjectId) -> Result<Snapshot, StoreError> {
         self.metrics.store_reads.inc();
-        let (as_of_ms, read_at) = (self.watermark.get(), self.clock.monotonic());
+        let (as_of_ms, read_at) = (self.watermark.get(self.partitions), self.clock.monotonic());
         let rows = self.store.read_subject(subject).await?;
         Ok(Snapshot { counters: reduce(&rows), as_of_ms, read_at })
     }
@@ -235,7 +238,7 @@ mod tests {
             as_of: AsOf(1),
             caught_up_at_ms: 9_500,
         };
-        reader.watermark.update(&[progress], 1);
+        reader.watermark.update(&[progress]);
         store.write_facts(&[row(1, 5)]).await.unwrap();
         let total = |seen: &Seen| seen.snapshot.counters["view"].total;
         let first = reader.read(&subject).await.unwrap();

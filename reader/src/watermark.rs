@@ -6,31 +6,27 @@ use parking_lot::RwLock;
 use tally_proto::Partition;
 use tally_store::Progress;
 
-/// How far all partitions are, as last read from their progress rows.
+/// How far each partition is: the best that any of its owners ever said, since what was true of a
+/// time stays true.
 #[derive(Debug, Default)]
-pub(crate) struct Watermark(RwLock<Option<i64>>);
+pub(crate) struct Watermark(RwLock<BTreeMap<Partition, i64>>);
 
 impl Watermark {
     /// Everything appended before it is in the facts that are read from now on, in milliseconds
-    /// since 1970; `None` while a partition has never been covered.
-    pub(crate) fn get(&self) -> Option<i64> {
-        *self.0.read()
+    /// since 1970; `None` while one of `partitions` partitions has never been covered.
+    pub(crate) fn get(&self, partitions: u32) -> Option<i64> {
+        let best = self.0.read();
+        (0..partitions).map(|p| best.get(&Partition(p)).copied()).min().flatten()
     }
 
     /// Takes in what the progress rows say.
-    pub(crate) fn update(&self, rows: &[Progress], partitions: u32) {
-        *self.0.write() = least(rows, partitions);
+    pub(crate) fn update(&self, rows: &[Progress]) {
+        let mut best = self.0.write();
+        for row in rows {
+            let at = best.entry(row.partition).or_insert(row.caught_up_at_ms);
+            *at = row.caught_up_at_ms.max(*at);
+        }
     }
-}
-
-/// The least over the partitions of the best that anybody says of each.
-fn least(rows: &[Progress], partitions: u32) -> Option<i64> {
-    let mut best: BTreeMap<Partition, i64> = BTreeMap::new();
-    for row in rows {
-        let at = best.entry(row.partition).or_insert(row.caught_up_at_ms);
-        *at = row.caught_up_at_ms.max(*at);
-    }
-    (0..partitions).map(|p| best.get(&Partition(p)).copied()).min().flatten()
 }
 
 #[cfg(test)]
@@ -46,9 +42,18 @@ mod tests {
 
     #[test]
     fn the_watermark_is_the_least_over_partitions_of_the_best_owner() {
-        let rows = [row(0, "old", 100), row(0, "new", 900), row(1, "old", 800)];
-        assert_eq!(least(&rows, 2), Some(800));
-        assert_eq!(least(&rows, 3), None, "partition 2 is covered by nobody");
-        assert_eq!(least(&[], 1), None);
+        let watermark = Watermark::default();
+        assert_eq!(watermark.get(1), None);
+        watermark.update(&[row(0, "old", 100), row(0, "new", 900), row(1, "old", 800)]);
+        assert_eq!(watermark.get(2), Some(800));
+        assert_eq!(watermark.get(3), None, "partition 2 is covered by nobody");
+    }
+
+    #[test]
+    fn the_watermark_does_not_go_back_when_an_owner_starts_again() {
+        let watermark = Watermark::default();
+        watermark.update(&[row(0, "a", 900)]);
+        watermark.update(&[row(0, "a", 300)]);
+        assert_eq!(watermark.get(1), Some(900));
     }
 }

@@ -1,0 +1,77 @@
+//! Watching: whether the log is still the one that was folded, where it ends, and since when each
+//! partition is caught up.
+
+use std::time::Duration;
+
+use tally_proto::{Offset, Partition};
+use tally_store::Progress;
+
+use super::Runner;
+use crate::owned::{Owned, Phase};
+
+impl Runner {
+    pub(super) fn recognise_if_due(&mut self, partition: Partition, now: Duration) {
+        let Some(owned) = self.owned.get_mut(&partition) else { return };
+        let assignment = owned.assignment;
+        let Some(last) = owned.engine().map(|engine| engine.last()) else { return };
+        if !owned.begin_recognising(now) {
+            return;
+        }
+        let task = self.work.clone().recognise(partition, last);
+        self.send(partition, assignment, task);
+    }
+
+    /// Asks where the log ends by now, and flushes what is due: together they tell since when a
+    /// partition is caught up.
+    pub(super) fn ask_ends(&mut self) {
+        // While a former question is not answered the log is slow or away: do not pile up more.
+        let running = |(partition, owned): (&Partition, &Owned)| {
+            matches!(owned.phase, Phase::Running(_)).then_some(*partition)
+        };
+        let running: Vec<Partition> = self.owned.iter().filter_map(running).collect();
+        if self.ends.is_empty() && !running.is_empty() {
+            self.ends.spawn(self.work.clone().ends(running));
+        }
+    }
+
+    pub(super) fn on_ends(&mut self, ends: Vec<(Partition, i64, Offset)>) {
+        for (partition, at_ms, end) in ends {
+            let Some(owned) = self.owned.get_mut(&partition) else { continue };
+            owned.caught_up.observe(at_ms, end);
+            let Some(engine) = owned.engine() else { continue };
+            let lag = end.0.saturating_sub(engine.durable().0);
+            let gauge = |value: u64| i64::try_from(value).unwrap_or(i64::MAX);
+            let metrics = &self.metrics;
+            metrics.lag.get_or_create(&partition.into()).set(gauge(lag));
+            metrics.next_offset.get_or_create(&partition.into()).set(gauge(engine.next().0));
+            let counters = engine.counters() as u64;
+            metrics.counters.get_or_create(&partition.into()).set(gauge(counters));
+            metrics.events.inc_by(engine.take_folded_events());
+            let (next, is_idle) = (engine.next(), engine.next() == engine.durable());
+            if is_idle && end > next.next() && owned.caught_up.stands_at(end) {
+                let assignment = owned.assignment;
+                let task = self.work.clone().look_at_tail(partition, next, end);
+                self.send(partition, assignment, task);
+            }
+        }
+    }
+
+    /// Writes how far every partition is.
+    pub(super) fn write_progress(&mut self) {
+        let mut rows = Vec::new();
+        for (partition, owned) in &mut self.owned {
+            let Phase::Running(engine) = &owned.phase else { continue };
+            owned.caught_up.advance(engine.durable(), engine.durable_append_time_ms());
+            rows.push(Progress {
+                partition: *partition,
+                aggregator: self.id.clone(),
+                as_of: engine.durable(),
+                caught_up_at_ms: owned.caught_up.at_ms(),
+            });
+        }
+        rows.retain(|row| row.caught_up_at_ms > 0);
+        if self.progress.is_empty() && !rows.is_empty() {
+            self.progress.spawn(self.work.clone().progress(rows));
+        }
+    }
+}
