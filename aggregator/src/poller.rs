@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use tally_log::{LogConsumer, Polled};
 use tally_proto::{Offset, Partition};
+use tally_service::clock::sleep_blocking;
 use tokio::sync::mpsc;
 
 /// Polls in flight between the thread and the runner; each is at most about a mebibyte.
@@ -12,6 +13,11 @@ const POLLS_IN_FLIGHT: usize = 8;
 
 /// How long one poll waits for records, and so a command for its turn.
 const POLL_WAIT: Duration = Duration::from_millis(20);
+
+/// After a poll that brought little, so long is waited before the next one: while many small
+/// records come, a few polls carry them all, and a flush waits for a second anyway.
+const GATHER: Duration = Duration::from_millis(3);
+const LITTLE: usize = 500;
 
 enum Command {
     Open(Partition, Offset),
@@ -41,8 +47,15 @@ impl Poller {
                     }
                 }
                 let polled = consumer.poll(POLL_WAIT);
-                if !polled.is_empty() && outbox.blocking_send(polled).is_err() {
+                if polled.is_empty() {
+                    continue;
+                }
+                let is_little = records(&polled) < LITTLE;
+                if outbox.blocking_send(polled).is_err() {
                     return;
+                }
+                if is_little {
+                    sleep_blocking(GATHER);
                 }
             }
         })?;
@@ -74,6 +87,14 @@ impl Poller {
     fn send(&self, command: Command) {
         self.commands.send(command).ok();
     }
+}
+
+fn records(polled: &[Polled]) -> usize {
+    let records = polled.iter().map(|polled| match polled {
+        Polled::Records(batch) => batch.records.len(),
+        _ => 0,
+    });
+    records.sum()
 }
 
 fn carry_out(consumer: &mut dyn LogConsumer, command: Command) {

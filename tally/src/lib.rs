@@ -15,6 +15,10 @@ use clap::Parser;
 pub use roles::Role;
 pub use settings::Settings;
 
+/// Measured with `tally-bench`: many small, short-lived bodies and answers on several threads.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 /// Exit code for a wrong usage or configuration.
 const WRONG_USAGE: u8 = 2;
 

@@ -9,7 +9,7 @@ use tally_proto::{
 use tally_store::DeadLetter;
 
 use super::pending::Waiting;
-use super::rows::RowNumber;
+use super::rows::{Added, Row, RowNumber};
 use super::{Engine, Stop, scopes};
 
 /// Most places kept where a checkpoint could stand.
@@ -105,15 +105,19 @@ impl Engine {
     }
 
     fn apply_batch(&mut self, kinds: &Kinds, record: &Record, batch: &EventBatch) {
-        let scopes: Vec<_> =
-            batch.scopes().map(|scope| (scope, scopes::refuse(kinds, scope.kind))).collect();
+        // The scopes of a record are few, and looked up once for all of its entries.
+        let scopes: Vec<_> = batch
+            .scopes()
+            .map(|scope| match scopes::refuse(kinds, scope.kind) {
+                None => Ok(self.scopes.number(scope.namespace, scope.kind)),
+                Some(why) => Err((scope, why)),
+            })
+            .collect();
         for (index, entry) in (0u32..).zip(batch.entries()) {
             let place = Place { record, index };
             match scopes.get(entry.scope) {
-                Some((scope, None)) => {
-                    self.add(place, scope.namespace, scope.kind, entry.subject, entry.delta);
-                }
-                Some((scope, Some((code, reason)))) => {
+                Some(Ok(scope)) => self.add(place, *scope, entry.subject, entry.delta),
+                Some(Err((scope, (code, reason)))) => {
                     let value = event_json(scope.namespace, scope.kind, entry.subject, entry.delta);
                     self.set_aside(place, code, reason, value);
                 }
@@ -135,15 +139,15 @@ impl Engine {
         };
         match checked {
             Ok(Event { namespace, kind, subject, action: Action::Add(delta) }) => {
-                self.add(place, namespace, &kind.name, subject, delta);
+                let scope = self.scopes.number(namespace, &kind.name);
+                self.add(place, scope, subject, delta);
             }
             Err(error) => self.set_aside(place, error.code(), &error.to_string(), value.clone()),
         }
     }
 
     /// Adds a delta to its row, or lets it wait for the row's base.
-    fn add(&mut self, place: Place<'_>, namespace: &str, kind: &str, subject: &str, delta: i64) {
-        let scope = self.scopes.number(namespace, kind);
+    fn add(&mut self, place: Place<'_>, scope: u32, subject: &str, delta: i64) {
         let number = self.rows.find(scope, subject).unwrap_or_else(|| {
             self.scopes.hold(scope);
             self.rows.add_loading(scope, subject)
@@ -154,28 +158,23 @@ impl Engine {
             delta,
             append_time_ms: place.record.append_time_ms,
         };
-        if self.rows.get(number).is_some_and(super::rows::Row::is_loading) {
+        if self.rows.get(number).is_some_and(Row::is_loading) {
             self.pending.wait(number, event);
         } else {
             self.count(number, event);
         }
     }
 
-    /// Counts one event on a row that has its base.
+    /// Counts one event on a row that has its base, unless the base holds it.
     pub(super) fn count(&mut self, number: RowNumber, event: Waiting) {
-        let Some(row) = self.rows.get_mut(number) else { return };
-        if row.as_of.covers(event.offset) {
-            return; // the base holds it already
-        }
-        self.folded_events = self.folded_events.saturating_add(1);
-        match row.total.checked_add(event.delta) {
-            Some(total) => {
-                row.total = total;
-                self.rows.set_dirty(number);
-            }
-            None => {
-                let counter = self.scopes.counter(row.scope, &row.subject);
-                self.overflow(&counter, event);
+        match self.rows.add(number, event.offset, event.delta) {
+            Added::Counted => self.folded_events = self.folded_events.saturating_add(1),
+            Added::Before => {}
+            Added::Overflow => {
+                if let Some(row) = self.rows.get(number) {
+                    let counter = self.scopes.counter(row.scope, &row.subject);
+                    self.overflow(&counter, event);
+                }
             }
         }
     }

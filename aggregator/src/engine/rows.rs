@@ -7,7 +7,7 @@ use std::hash::BuildHasher;
 
 use foldhash::fast::FixedState;
 use hashbrown::HashTable;
-use tally_proto::{AsOf, Lane};
+use tally_proto::{AsOf, Lane, Offset};
 
 /// The number of a row.
 pub(super) type RowNumber = u32;
@@ -39,6 +39,17 @@ impl Row {
     fn is_evictable(&self) -> bool {
         self.flags & (LOADING | DIRTY | FLYING | FREE) == 0
     }
+}
+
+/// What became of a delta.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Added {
+    /// It is in the total now, and the row is dirty.
+    Counted,
+    /// The base holds it already.
+    Before,
+    /// The total would pass 64 bits.
+    Overflow,
 }
 
 /// Rows a chunk: the slab grows by a chunk, not by doubling.
@@ -145,6 +156,20 @@ impl Rows {
         if let Some(row) = self.get_mut(number) {
             row.flags = (row.flags & !LOADING) | USED;
         }
+    }
+
+    /// Adds the delta of the record at `offset` to a row that has its base.
+    pub(super) fn add(&mut self, number: RowNumber, offset: Offset, delta: i64) -> Added {
+        let Some(row) = self.get_mut(number) else { return Added::Before };
+        if row.as_of.covers(offset) {
+            return Added::Before;
+        }
+        let Some(total) = row.total.checked_add(delta) else { return Added::Overflow };
+        row.total = total;
+        if row.flags & (DIRTY | USED) != (DIRTY | USED) {
+            self.set_dirty(number);
+        }
+        Added::Counted
     }
 
     /// The row changed, or must be written again.

@@ -6,7 +6,7 @@ use std::time::Duration;
 use axum::body::Body;
 use axum::extract::rejection::{PathRejection, QueryRejection};
 use axum::extract::{Path, Query, State};
-use axum::http::StatusCode;
+use axum::http::{HeaderMap, StatusCode};
 use axum::response::Response;
 use serde::Deserialize;
 use tally_proto::RawEvent;
@@ -34,6 +34,7 @@ pub(super) async fn post_verb(
     State(ingest): State<Arc<Ingest>>,
     path: Result<Path<(String, String)>, PathRejection>,
     query: Result<Query<VerbQuery>, QueryRejection>,
+    headers: HeaderMap,
     body: Body,
 ) -> Result<Response, Problem> {
     let Path((kind, rest)) = path?;
@@ -50,7 +51,7 @@ pub(super) async fn post_verb(
         return Err(Problem::new(StatusCode::BAD_REQUEST, "not_supported", detail));
     }
     let limit = Duration::from_millis(ingest.settings.body_timeout_ms);
-    let body = body::read(body, limit).await?;
+    let body = body::read(&headers, body, limit).await?;
     let malformed = |detail: String| Problem::new(StatusCode::BAD_REQUEST, "malformed", detail);
     let json = match std::str::from_utf8(&body) {
         Ok(text) if text.trim_ascii().is_empty() => "{}",

@@ -38,7 +38,7 @@ pub(super) async fn post_events(
         Problem::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "unsupported_media_type", detail)
     })?;
     let limit = Duration::from_millis(ingest.settings.body_timeout_ms);
-    let body = body::read(body, limit).await?;
+    let body = body::read(&headers, body, limit).await?;
     let malformed = |detail| Problem::new(StatusCode::BAD_REQUEST, "malformed", detail);
     let text = std::str::from_utf8(&body).map_err(|_| malformed("the body is not UTF-8".into()))?;
     let items = format.read(text).map_err(malformed)?;
