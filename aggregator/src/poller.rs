@@ -16,7 +16,7 @@ const POLL_WAIT: Duration = Duration::from_millis(20);
 
 /// After a poll that brought little, so long is waited before the next one: while many small
 /// records come, a few polls carry them all, and a flush waits for a second anyway.
-const GATHER: Duration = Duration::from_millis(3);
+const GATHER: Duration = Duration::from_millis(10);
 const LITTLE: usize = 500;
 
 enum Command {

@@ -6,19 +6,49 @@ use std::time::Duration;
 
 use moka::future::Cache as Moka;
 use parking_lot::RwLock;
-use tally_proto::SubjectId;
+use tally_proto::{SubjectId, compact, rfc3339};
 use tokio::sync::Mutex;
 
 use crate::reduce::Reduced;
 
-/// What was read of a subject.
+/// What was read of a subject, with the texts that many answers share.
 #[derive(Debug)]
 pub(crate) struct Snapshot {
-    pub(crate) counters: BTreeMap<Box<str>, Reduced>,
-    /// Everything appended before it is in the counters.
-    pub(crate) as_of_ms: Option<i64>,
+    pub(crate) counters: BTreeMap<Box<str>, Shown>,
+    /// Everything appended before it is in the counters: in milliseconds since 1970, and as text.
+    pub(crate) as_of: Option<(i64, String)>,
     /// When it was read, by the monotonic clock.
     pub(crate) read_at: Duration,
+}
+
+/// A counter as it is shown.
+#[derive(Debug)]
+pub(crate) struct Shown {
+    pub(crate) reduced: Reduced,
+    pub(crate) total: String,
+    pub(crate) display: String,
+}
+
+impl From<Reduced> for Shown {
+    fn from(reduced: Reduced) -> Self {
+        let (total, display) = (reduced.total.to_string(), compact(reduced.total));
+        Shown { reduced, total, display }
+    }
+}
+
+impl Snapshot {
+    pub(crate) fn new(
+        counters: BTreeMap<Box<str>, Reduced>,
+        as_of_ms: Option<i64>,
+        read_at: Duration,
+    ) -> Self {
+        let shown = |(kind, reduced): (_, Reduced)| (kind, reduced.into());
+        Snapshot {
+            counters: counters.into_iter().map(shown).collect(),
+            as_of: as_of_ms.map(|ms| (ms, rfc3339(ms))),
+            read_at,
+        }
+    }
 }
 
 /// One subject's place in the cache.

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use axum::http::HeaderValue;
 use tally_proto::{Kinds, Partition, SubjectId};
 use tally_service::clock::{self, SharedClock};
 use tally_service::health::Health;
@@ -43,6 +44,8 @@ pub struct Reader {
     pub(crate) kinds: Arc<Kinds>,
     pub(crate) settings: ReaderSettings,
     pub(crate) clock: SharedClock,
+    /// How long others may keep an answer: as long as this cache does.
+    pub(crate) cache_control: HeaderValue,
     store: Arc<dyn FactStore>,
     partitions: u32,
     health: Health,
@@ -81,7 +84,10 @@ impl From<StoreError> for ReadError {
 impl Reader {
     /// A reader that knows nothing yet; [`Reader::watch`] must run beside it.
     pub fn new(context: Context) -> Self {
+        let max_age = context.settings.reduce_interval_ms.div_ceil(1_000);
         Reader {
+            cache_control: HeaderValue::try_from(format!("max-age={max_age}"))
+                .expect("a number is a header's value"),
             cache: Cache::new(context.settings.cache_subjects),
             metrics: ReaderMetrics::new(&context.metrics),
             watermark: Watermark::default(),
@@ -162,7 +168,7 @@ impl Reader {
         self.metrics.store_reads.inc();
         let (as_of_ms, read_at) = (self.watermark.get(self.partitions), self.clock.monotonic());
         let rows = self.store.read_subject(subject).await?;
-        Ok(Snapshot { counters: reduce(&rows), as_of_ms, read_at })
+        Ok(Snapshot::new(reduce(&rows), as_of_ms, read_at))
     }
 
     /// The dead letters of the last `days` days, at most `limit`.
@@ -240,9 +246,10 @@ mod tests {
         };
         reader.watermark.update(&[progress]);
         store.write_facts(&[row(1, 5)]).await.unwrap();
-        let total = |seen: &Seen| seen.snapshot.counters["view"].total;
+        let total = |seen: &Seen| seen.snapshot.counters["view"].reduced.total;
         let first = reader.read(&subject).await.unwrap();
-        assert_eq!((total(&first), first.snapshot.as_of_ms), (5, Some(9_500)));
+        let as_of = first.snapshot.as_of.as_ref().map(|(ms, _)| *ms);
+        assert_eq!((total(&first), as_of), (5, Some(9_500)));
         store.write_facts(&[row(2, 6)]).await.unwrap();
         clock.advance(999);
         assert_eq!(total(&reader.read(&subject).await.unwrap()), 5);

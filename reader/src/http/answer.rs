@@ -5,30 +5,36 @@ use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
 use tally_proto::api::{CounterValue, ShardAnswer, Total};
-use tally_proto::{compact, rfc3339};
 
 use super::query::{Numbers, ReadQuery};
+use crate::cache::Shown;
 use crate::reader::{Reader, Seen};
 use crate::reduce::Reduced;
 
 /// One counter of a subject; a counter that nobody wrote is 0.
 pub(super) fn value(reader: &Reader, seen: &Seen, kind: &str, query: &ReadQuery) -> CounterValue {
-    let none = Reduced::default();
-    let reduced = seen.snapshot.counters.get(kind).unwrap_or(&none);
-    let as_of_ms = seen.snapshot.as_of_ms;
+    let nobody;
+    let shown = match seen.snapshot.counters.get(kind) {
+        Some(shown) => shown,
+        None => {
+            nobody = Shown::from(Reduced::default());
+            &nobody
+        }
+    };
+    let as_of = seen.snapshot.as_of.as_ref();
     let staleness = |at_ms: i64| u64::try_from(reader.clock.unix_ms() - at_ms).unwrap_or(0);
-    let total = match (query.numbers, i64::try_from(reduced.total)) {
+    let total = match (query.numbers, i64::try_from(shown.reduced.total)) {
         (Numbers::Json, Ok(total)) => Total::Number(total),
-        _ => Total::Text(reduced.total.to_string()),
+        _ => Total::Text(shown.total.clone()),
     };
     CounterValue {
         total,
-        display: compact(reduced.total),
-        as_of: as_of_ms.map(rfc3339),
-        staleness_ms: as_of_ms.map(staleness),
+        display: shown.display.clone(),
+        as_of: as_of.map(|(_, text)| text.clone()),
+        staleness_ms: as_of.map(|(ms, _)| staleness(*ms)),
         exact: true,
         stale: seen.stale,
-        shards: query.shards.then(|| shards(reduced)),
+        shards: query.shards.then(|| shards(&shown.reduced)),
     }
 }
 
@@ -49,7 +55,6 @@ pub(super) fn respond<T: Serialize>(
     tag: &str,
     answer: &T,
 ) -> Response {
-    let max_age = reader.settings.reduce_interval_ms.div_ceil(1_000);
     let etag = format!("W/\"{tag}\"");
     let known = headers.get_all(header::IF_NONE_MATCH).iter().any(|value| {
         let tags = value.to_str().unwrap_or_default();
@@ -58,11 +63,7 @@ pub(super) fn respond<T: Serialize>(
     let mut response =
         if known { StatusCode::NOT_MODIFIED.into_response() } else { Json(answer).into_response() };
     let headers = response.headers_mut();
-    headers.insert(
-        header::CACHE_CONTROL,
-        HeaderValue::from_str(&format!("max-age={max_age}"))
-            .unwrap_or(HeaderValue::from_static("no-cache")),
-    );
+    headers.insert(header::CACHE_CONTROL, reader.cache_control.clone());
     if let Ok(etag) = HeaderValue::from_str(&etag) {
         headers.insert(header::ETAG, etag);
     }

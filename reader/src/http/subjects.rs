@@ -26,7 +26,7 @@ pub(super) async fn get_subject(
     let seen = reader.read(&subject).await?;
     let counters = &seen.snapshot.counters;
     let tags: Vec<String> =
-        counters.iter().map(|(kind, r)| format!("{kind}={}", r.total)).collect();
+        counters.iter().map(|(kind, shown)| format!("{kind}={}", shown.total)).collect();
     let value = |kind: &str| (kind.into(), answer::value(&reader, &seen, kind, &query));
     let answer = SubjectAnswer {
         subject: subject.subject,
