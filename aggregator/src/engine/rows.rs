@@ -41,6 +41,9 @@ impl Row {
     }
 }
 
+/// Rows that one search for rows to evict looks at, at most: about a millisecond.
+const MOST_LOOKS: usize = 65_536;
+
 /// What became of a delta.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Added {
@@ -206,13 +209,17 @@ impl Rows {
         }
     }
 
-    /// Evicts clean rows that were not used lately until `most` are left, or none is clean;
-    /// returns the scopes of the evicted rows.
+    /// Evicts clean rows that were not used lately until `most` are left, or it has looked at
+    /// enough; returns the scopes of the evicted rows.
     pub(super) fn evict(&mut self, most: usize) -> Vec<u32> {
         let mut scopes = Vec::new();
         let slots = self.slots();
-        // Twice around: the first round takes the USED mark, the second the row.
-        for _ in 0..slots.saturating_mul(2) {
+        // Around twice at most: the first round takes the USED mark, the second the row. And in
+        // proportion to what is too many: while nearly all rows are dirty, a search would go
+        // around for nothing with each batch.
+        let excess = self.len().saturating_sub(most);
+        let looks = excess.saturating_mul(8).saturating_add(1_024).min(MOST_LOOKS);
+        for _ in 0..looks.min(slots.saturating_mul(2)) {
             if self.len() <= most {
                 break;
             }
