@@ -1,7 +1,7 @@
 //! The log: one port, three adapters.
 //!
-//! [`EventLog`] and [`LogConsumer`] are the port, with their contract; [`contract`] is the suite
-//! that every adapter runs.
+//! [`EventLog`] and [`LogConsumer`] are the port, with their contract; `contract` is the suite that
+//! every adapter runs (feature `contract`).
 
 #[cfg(any(test, feature = "contract"))]
 pub mod contract;

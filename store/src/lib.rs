@@ -1,6 +1,7 @@
 //! The store: one port, three adapters.
 //!
-//! [`FactStore`] is the port, with its contract; [`contract`] is the suite that every adapter runs.
+//! [`FactStore`] is the port, with its contract; `contract` is the suite that every
+//! adapter runs (feature `contract`).
 
 #[cfg(any(test, feature = "contract"))]
 pub mod contract;
