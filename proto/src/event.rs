@@ -163,21 +163,37 @@ impl<'a> RawEvent<'a> {
             None => DEFAULT_NAMESPACE,
             Some(namespace) => name("namespace", namespace)?,
         };
-        let kind_name = name("kind", &self.kind)?;
+        // A declared kind has a name that is right; only another one need be looked at.
+        let kind = match kinds.get(&self.kind.0) {
+            Some(kind) => kind,
+            None => {
+                let kind = name("kind", &self.kind)?;
+                return Err(EventError::UnknownKind(kind.to_owned()));
+            }
+        };
         let subject = name("subject", &self.subject)?;
-        for (field, text) in [("actor", &self.actor), ("id", &self.id), ("region", &self.region)] {
-            text.as_ref().map(|text| name(field, text)).transpose()?;
-        }
-        if self.time.as_ref().is_some_and(|time| parse_rfc3339(&time.0).is_none()) {
-            return Err(EventError::BadTime);
-        }
-        let kind =
-            kinds.get(kind_name).ok_or_else(|| EventError::UnknownKind(kind_name.to_owned()))?;
+        self.check_optional()?;
         let action = self.action(kind)?;
         if self.id.is_some() {
             return Err(EventError::NotSupported("an event with an 'id'"));
         }
         Ok(Event { namespace, kind, subject, action })
+    }
+
+    fn check_optional(&self) -> Result<(), EventError> {
+        if let Some(actor) = &self.actor {
+            name("actor", actor)?;
+        }
+        if let Some(id) = &self.id {
+            name("id", id)?;
+        }
+        if let Some(region) = &self.region {
+            name("region", region)?;
+        }
+        match &self.time {
+            Some(time) if parse_rfc3339(&time.0).is_none() => Err(EventError::BadTime),
+            _ => Ok(()),
+        }
     }
 
     fn action(&self, kind: &Kind) -> Result<Action, EventError> {

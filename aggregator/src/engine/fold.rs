@@ -3,8 +3,8 @@
 use bytes::Bytes;
 use tally_log::Record;
 use tally_proto::{
-    Action, CounterId, Decoded, Event, EventBatch, Kinds, Offset, RawEvent, RecordError,
-    decode_record,
+    Action, CounterId, Decoded, Event, EventBatch, EventError, Kinds, Offset, RawEvent,
+    RecordError, decode_record,
 };
 use tally_store::DeadLetter;
 
@@ -88,12 +88,12 @@ impl Engine {
         let place = Place { record, index: 0 };
         match decode_record(record.content_type, &record.value) {
             Ok(Decoded::Batch(batch)) => self.apply_batch(kinds, record, &batch),
-            Ok(Decoded::One(event)) => self.apply_json(kinds, place, event, &record.value),
+            Ok(Decoded::One(event)) => self.apply_json(kinds, place, &event, &record.value),
             Ok(Decoded::Array(items)) => {
                 for (index, item) in (0u32..).zip(items) {
                     let value = Bytes::copy_from_slice(item.get().as_bytes());
                     let place = Place { record, index };
-                    self.apply_json(kinds, place, RawEvent::parse(item.get()), &value);
+                    self.apply_json(kinds, place, &RawEvent::parse(item.get()), &value);
                 }
             }
             Err(RecordError::UnknownContentType) => return Err(Stop::NewerRecord(record.offset)),
@@ -130,10 +130,10 @@ impl Engine {
         &mut self,
         kinds: &Kinds,
         place: Place<'_>,
-        event: Result<RawEvent<'_>, tally_proto::EventError>,
+        event: &Result<RawEvent<'_>, EventError>,
         value: &Bytes,
     ) {
-        let checked = match &event {
+        let checked = match event {
             Ok(raw) => raw.check(kinds),
             Err(error) => Err(error.clone()),
         };
