@@ -21,14 +21,13 @@ impl Runner {
         self.send(partition, assignment, task);
     }
 
-    /// Asks where the log ends by now, and flushes what is due: together they tell since when a
-    /// partition is caught up.
+    /// Asks where the log ends by now: once that is durable, the partition was caught up by now.
     pub(super) fn ask_ends(&mut self) {
-        // While a former question is not answered the log is slow or away: do not pile up more.
         let running = |(partition, owned): (&Partition, &Owned)| {
             matches!(owned.phase, Phase::Running(_)).then_some(*partition)
         };
         let running: Vec<Partition> = self.owned.iter().filter_map(running).collect();
+        // While a former question is not answered the log is slow or away: do not pile up more.
         if self.ends.is_empty() && !running.is_empty() {
             self.ends.spawn(self.work.clone().ends(running));
         }
