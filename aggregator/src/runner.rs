@@ -173,7 +173,7 @@ impl Runner {
                 self.owned.get_mut(&partition).into_iter().for_each(Owned::lose_place);
             }
             Polled::Trouble { partition, message } => {
-                self.work.report("log", Some(&message));
+                self.work.health.report("log", Some(&message));
                 self.doubt(partition);
             }
         }

@@ -99,7 +99,7 @@ impl Work {
             }
         }
         .await;
-        self.report("store", written.as_ref().err());
+        self.health.report("store", written.as_ref().err());
         let took = self.clock.monotonic().saturating_sub(started);
         Done::Flushed(written.map(|()| Wrote {
             rows: flush.rows.len(),
@@ -153,12 +153,12 @@ impl Work {
             match self.log.bounds(partition).await {
                 Ok(bounds) => ends.push((partition, at_ms, bounds.end)),
                 Err(error) => {
-                    self.report("log", Some(&error));
+                    self.health.report("log", Some(&error));
                     return ends;
                 }
             }
         }
-        self.report("log", None::<&LogError>);
+        self.health.report("log", None::<&LogError>);
         ends
     }
 
@@ -173,38 +173,41 @@ impl Work {
     /// Writes progress rows; the next ones are newer, so a failure is only reported.
     pub(crate) async fn progress(self, rows: Vec<Progress>) {
         let written = self.store.write_progress(&rows).await;
-        self.report("store", written.as_ref().err());
+        self.health.report("store", written.as_ref().err());
     }
 
-    async fn ask_store<T, F>(&self, mut call: impl FnMut() -> F) -> Result<T, String>
+    async fn ask_store<T, F>(&self, call: impl FnMut() -> F) -> Result<T, String>
     where
         F: Future<Output = Result<T, StoreError>>,
     {
-        for wait in backoff(FIRST_RETRY, MOST_RETRY) {
-            match call().await {
-                Ok(value) => {
-                    self.report("store", None::<&StoreError>);
-                    return Ok(value);
-                }
-                Err(error) if error.is_retryable() => self.report("store", Some(&error)),
-                Err(error) => return Err(error.to_string()),
-            }
-            self.wait(wait).await?;
-        }
-        Err("no more retries".into())
+        self.ask("store", StoreError::is_retryable, call).await
     }
 
-    async fn ask_log<T, F>(&self, mut call: impl FnMut() -> F) -> Result<T, String>
+    async fn ask_log<T, F>(&self, call: impl FnMut() -> F) -> Result<T, String>
     where
         F: Future<Output = Result<T, LogError>>,
+    {
+        self.ask("log", LogError::is_retryable, call).await
+    }
+
+    /// Asks until there is an answer, or an error that trying again does not mend.
+    async fn ask<T, E, F>(
+        &self,
+        part: &str,
+        is_retryable: impl Fn(&E) -> bool,
+        mut call: impl FnMut() -> F,
+    ) -> Result<T, String>
+    where
+        E: std::fmt::Display,
+        F: Future<Output = Result<T, E>>,
     {
         for wait in backoff(FIRST_RETRY, MOST_RETRY) {
             match call().await {
                 Ok(value) => {
-                    self.report("log", None::<&LogError>);
+                    self.health.report(part, None::<&E>);
                     return Ok(value);
                 }
-                Err(error @ LogError::Unavailable(_)) => self.report("log", Some(&error)),
+                Err(error) if is_retryable(&error) => self.health.report(part, Some(&error)),
                 Err(error) => return Err(error.to_string()),
             }
             self.wait(wait).await?;
@@ -215,18 +218,6 @@ impl Work {
     async fn wait(&self, wait: Duration) -> Result<(), String> {
         let stopped = self.stopper.token();
         stopped.run_until_cancelled(sleep(wait)).await.ok_or_else(|| "stopping".to_owned())
-    }
-
-    /// Says so once when a part goes away, and once when it is back.
-    pub(crate) fn report<E: std::fmt::Display>(&self, part: &str, error: Option<&E>) {
-        match error {
-            Some(error) if self.health.not_ready(part, error.to_string()) => {
-                tracing::warn!(part, %error, "waiting for the {part}, and trying again");
-            }
-            Some(_) => {}
-            None if self.health.ready(part) => tracing::info!(part, "the {part} answers again"),
-            None => {}
-        }
     }
 }
 

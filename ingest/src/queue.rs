@@ -99,17 +99,12 @@ async fn append(partition: Partition, sink: &Sink, ready: Ready<Waiting>) {
         Ok(_) => {
             sink.metrics.records.inc();
             sink.metrics.accepted.inc_by(ready.events);
-            if sink.health.ready("log") {
-                tracing::info!("the log takes records again");
-            }
         }
-        Err(error) => {
+        Err(_) => {
             sink.metrics.in_doubt.inc_by(ready.events);
-            if sink.health.not_ready("log", error.to_string()) {
-                tracing::warn!(partition = partition.0, %error, "a record was not appended");
-            }
         }
     }
+    sink.health.report("log", outcome.as_ref().err());
     for waiting in ready.waiting {
         waiting.reply.send(outcome.clone()).ok(); // who went away does not hear of it
     }

@@ -116,6 +116,13 @@ pub enum LogError {
     Damaged(String),
 }
 
+impl LogError {
+    /// Whether the same call may succeed later.
+    pub fn is_retryable(&self) -> bool {
+        matches!(self, LogError::Unavailable(_))
+    }
+}
+
 /// Which partitions a consumer takes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Consume {

@@ -136,6 +136,12 @@ pub enum EventError {
 }
 
 impl EventError {
+    /// Malformed, as `error` says; what quotes input is cut, so that an error is never larger than
+    /// what caused it.
+    pub fn malformed(error: impl fmt::Display) -> Self {
+        EventError::Malformed(error.to_string().chars().take(200).collect())
+    }
+
     /// The stable code, as it stands in answers and dead letters.
     pub fn code(&self) -> &'static str {
         match self {
@@ -154,7 +160,7 @@ impl EventError {
 impl<'a> RawEvent<'a> {
     /// One event from its JSON text, which it borrows from.
     pub fn parse(json: &'a str) -> Result<Self, EventError> {
-        serde_json::from_str(json).map_err(|error| EventError::Malformed(short(&error.to_string())))
+        serde_json::from_str(json).map_err(EventError::malformed)
     }
 
     /// The event, if all of it is right.
@@ -218,11 +224,6 @@ impl<'a> RawEvent<'a> {
 
 fn name<'t>(field: &'static str, text: &'t Text<'_>) -> Result<&'t str, EventError> {
     check_name(&text.0).map_err(|error| EventError::BadName(field, error))
-}
-
-/// A message that quotes input is cut, so that an error is never larger than what caused it.
-fn short(message: &str) -> String {
-    message.chars().take(200).collect()
 }
 
 #[cfg(test)]

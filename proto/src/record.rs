@@ -108,9 +108,9 @@ pub fn decode_record(content_type: ContentType, value: &Bytes) -> Result<Decoded
     }
     let json = std::str::from_utf8(value).map_err(|_| RecordError::NotUtf8)?;
     if json.trim_ascii_start().starts_with('[') {
-        serde_json::from_str(json).map(Decoded::Array).map_err(|error| {
-            RecordError::Json(EventError::Malformed(error.to_string().chars().take(200).collect()))
-        })
+        serde_json::from_str(json)
+            .map(Decoded::Array)
+            .map_err(|error| RecordError::Json(EventError::malformed(error)))
     } else {
         Ok(Decoded::One(RawEvent::parse(json)))
     }

@@ -105,19 +105,11 @@ impl Reader {
         let mut interval = clock::interval(self.settings.reduce_interval() / 2);
         let stopped = stopper.token();
         while stopped.run_until_cancelled(interval.tick()).await.is_some() {
-            match self.store.read_progress(self.partitions).await {
-                Ok(rows) => {
-                    self.watermark.update(&rows);
-                    if self.health.ready("store") {
-                        tracing::info!("the store answers again");
-                    }
-                }
-                Err(error) => {
-                    if self.health.not_ready("store", error.to_string()) {
-                        tracing::warn!(%error, "serving what is cached until the store answers");
-                    }
-                }
+            let progress = self.store.read_progress(self.partitions).await;
+            if let Ok(rows) = &progress {
+                self.watermark.update(rows);
             }
+            self.health.report("store", progress.as_ref().err());
             let age = self
                 .watermark
                 .get(self.partitions)

@@ -66,7 +66,7 @@ where
 }
 
 fn is_away(error: &anyhow::Error) -> bool {
-    matches!(error.downcast_ref(), Some(LogError::Unavailable(_)))
+    error.downcast_ref().is_some_and(LogError::is_retryable)
         || error.downcast_ref().is_some_and(StoreError::is_retryable)
 }
 

@@ -89,11 +89,11 @@ struct CloudEvent<'b> {
 }
 
 fn cloud_event(json: &str) -> Item<'_> {
-    let malformed = |detail: String| EventError::Malformed(detail.chars().take(200).collect());
-    let event: CloudEvent<'_> =
-        serde_json::from_str(json).map_err(|error| malformed(format!("CloudEvent: {error}")))?;
+    let malformed =
+        |why: &dyn std::fmt::Display| EventError::malformed(format!("CloudEvent: {why}"));
+    let event: CloudEvent<'_> = serde_json::from_str(json).map_err(|error| malformed(&error))?;
     if event.specversion != "1.0" {
-        return Err(malformed("CloudEvent: specversion must be 1.0".into()));
+        return Err(malformed(&"specversion must be 1.0"));
     }
     RawEvent::parse(event.data.get())
 }

@@ -88,10 +88,10 @@ async fn lock(cql: &Cql, owner: &str) -> Result<(), StoreError> {
          USING TTL {LOCK_TTL_S}"
     );
     let insert: PreparedStatement = cql.prepare(&insert).await?;
+    let mut select = cql.prepare("SELECT owner FROM {}.migration_lock WHERE id = 0").await?;
+    select.set_consistency(scylla::statement::Consistency::Serial);
     for _ in 0..u64::from(LOCK_TTL_S) * 2 {
         cql.write(&insert, (owner,)).await?;
-        let mut select = cql.prepare("SELECT owner FROM {}.migration_lock WHERE id = 0").await?;
-        select.set_consistency(scylla::statement::Consistency::Serial);
         let rows = cql.rows(&select, ()).await?;
         if decode::<(String,)>(&rows)?.pop().is_some_and(|(found,)| found == owner) {
             return Ok(());
