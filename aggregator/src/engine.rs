@@ -30,7 +30,7 @@ mod tests;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use tally_proto::{AsOf, Checkpoint, Epoch, Fingerprint, Kinds, Offset, Partition};
+use tally_proto::{AsOf, Checkpoint, CounterId, Epoch, Fingerprint, Kinds, Offset, Partition};
 use tally_store::DeadLetter;
 use thiserror::Error;
 
@@ -97,7 +97,7 @@ pub struct Engine {
     marks: VecDeque<Fingerprint>,
     /// The last record that was taken in, or that the checkpoint at start names.
     last: Option<Fingerprint>,
-    /// The hole that was met, and that the log is asked for once more.
+    /// The hole that the log says there is: from here, to the first record after it.
     hole: Option<(Offset, Offset)>,
     dead_letters: Vec<DeadLetter>,
     dead_letter_bytes: usize,
@@ -115,6 +115,7 @@ impl Engine {
         checkpoint: Option<Checkpoint>,
     ) -> Self {
         let start = checkpoint.map_or(AsOf::ZERO, |checkpoint| checkpoint.as_of);
+        let last = checkpoint.and_then(|checkpoint| checkpoint.last);
         Engine {
             partition,
             epoch,
@@ -126,9 +127,9 @@ impl Engine {
             next: start,
             resumed_at: start,
             durable: start,
-            durable_append_time_ms: checkpoint.map(|checkpoint| checkpoint.last.append_time_ms),
+            durable_append_time_ms: last.map(|last| last.append_time_ms),
             marks: VecDeque::new(),
-            last: checkpoint.map(|checkpoint| checkpoint.last),
+            last,
             hole: None,
             dead_letters: Vec::new(),
             dead_letter_bytes: 0,
@@ -160,6 +161,17 @@ impl Engine {
     /// How many entries of records were counted since this was asked last.
     pub fn take_folded_events(&mut self) -> u64 {
         std::mem::take(&mut self.folded_events)
+    }
+
+    /// Rows that were written and did not change since, by turns, with their totals: what the store
+    /// must hold of them.
+    pub fn take_sample(&mut self, most: usize) -> Vec<(CounterId, i64)> {
+        let numbers = self.rows.take_sample(most);
+        let total = |number| {
+            let row = self.rows.get(number)?;
+            Some((self.scopes.counter(row.scope, &row.subject), row.total))
+        };
+        numbers.into_iter().filter_map(total).collect()
     }
 
     /// How many counters are in memory.

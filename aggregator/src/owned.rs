@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use tally_log::RecordBatch;
 use tally_proto::Offset;
+use tally_service::mutant;
 
 use crate::engine::{Engine, Folded};
 use crate::progress::CaughtUp;
@@ -15,6 +16,9 @@ const SILENCE: Duration = Duration::from_secs(5);
 /// And so often in any case.
 const RECOGNISE_EVERY: Duration = Duration::from_secs(30);
 
+/// A partition that stopped is opened again so much later: what was wrong may be mended.
+const REOPEN_AFTER: Duration = Duration::from_secs(30);
+
 /// How far a partition got.
 #[derive(Debug)]
 pub(crate) enum Phase {
@@ -22,8 +26,11 @@ pub(crate) enum Phase {
     Opening,
     /// It folds.
     Running(Box<Engine>),
-    /// An operator must look.
-    Stopped,
+    /// An operator must look; it is opened again then, to see whether that has happened.
+    Stopped {
+        /// When.
+        reopen_at: Duration,
+    },
 }
 
 /// What folding the backlog asks for.
@@ -31,8 +38,8 @@ pub(crate) enum Phase {
 pub(crate) enum Next {
     /// Nothing: go on.
     Fine,
-    /// Records are missing: ask the log again from here.
-    Reopen(Offset),
+    /// Records are missing: ask the log which one stands next, from here on.
+    Ask(Offset),
     /// The partition must stop, and why.
     Stop(String),
 }
@@ -58,8 +65,12 @@ pub(crate) struct Owned {
     /// Reasons to doubt the log so far; nothing is folded before all of them are cleared.
     doubts: u64,
     cleared: u64,
-    /// The doubts that the comparison under way will clear: later ones ask for another.
-    recognising: Option<u64>,
+    /// The doubts that the comparison under way will clear, and when it began: later ones ask for
+    /// another.
+    recognising: Option<(u64, Duration)>,
+    /// The log is asked what stands in the place of missing records: what comes meanwhile will
+    /// come again.
+    is_asking: bool,
     /// The consumer lost its place, and must be opened again once the log is recognised.
     lost_place: bool,
 }
@@ -80,6 +91,7 @@ impl Owned {
             doubts: 0,
             cleared: 0,
             recognising: None,
+            is_asking: false,
             lost_place: false,
         }
     }
@@ -87,34 +99,38 @@ impl Owned {
     pub(crate) fn engine(&mut self) -> Option<&mut Engine> {
         match &mut self.phase {
             Phase::Running(engine) => Some(engine),
-            Phase::Opening | Phase::Stopped => None,
+            Phase::Opening | Phase::Stopped { .. } => None,
         }
     }
 
-    /// The partition folds from here on.
-    pub(crate) fn run(&mut self, engine: Engine, now: Duration) {
+    /// The partition folds from here on. The log was recognised since it was assigned, and nobody
+    /// knows when: if that is long ago (this process was frozen, say), it is recognised again.
+    pub(crate) fn run(&mut self, engine: Engine) {
         self.phase = Phase::Running(Box::new(engine));
-        self.heard_at = now;
-        self.recognised_at = now;
     }
 
     /// The partition stops; what waits is dropped, and replayed after the operator has acted.
-    pub(crate) fn stop(&mut self) {
-        self.phase = Phase::Stopped;
+    pub(crate) fn stop(&mut self, now: Duration) {
+        self.phase = Phase::Stopped { reopen_at: now + REOPEN_AFTER };
         self.backlog.clear();
+    }
+
+    /// Whether it stopped long ago, and should be tried again.
+    pub(crate) fn is_to_reopen(&self, now: Duration) -> bool {
+        matches!(self.phase, Phase::Stopped { reopen_at } if now >= reopen_at)
     }
 
     /// Records came; they are folded by [`Owned::pump`].
     pub(crate) fn receive(&mut self, batch: RecordBatch, now: Duration) {
         self.hear(now);
-        if !matches!(self.phase, Phase::Stopped) {
+        if !self.is_asking && !matches!(self.phase, Phase::Stopped { .. }) {
             self.backlog.push_back(batch);
         }
     }
 
     /// The log spoke of the partition: after a long silence it must be recognised first.
     pub(crate) fn hear(&mut self, now: Duration) {
-        if now.saturating_sub(self.heard_at) > SILENCE {
+        if self.is_silent(now) {
             self.doubt();
         }
         self.heard_at = now;
@@ -122,7 +138,9 @@ impl Owned {
 
     /// The log is in trouble: nothing is folded before it was recognised.
     pub(crate) fn doubt(&mut self) {
-        self.doubts += 1;
+        if !mutant!("no-doubt") {
+            self.doubts += 1;
+        }
     }
 
     /// The place that the consumer reads at does not exist.
@@ -133,6 +151,20 @@ impl Owned {
 
     fn is_doubted(&self) -> bool {
         self.doubts != self.cleared
+    }
+
+    /// The log has said which record stands next; the consumer must be opened again.
+    pub(crate) fn answered(&mut self, expected: Offset, next: Option<Offset>) {
+        self.is_asking = false;
+        match next {
+            Some(next) => self.engine().into_iter().for_each(|e| e.skip_hole(expected, next)),
+            None => self.doubt(), // it delivered a record that is not there
+        }
+    }
+
+    /// Whether the log has not spoken of the partition for long.
+    pub(crate) fn is_silent(&self, now: Duration) -> bool {
+        now.saturating_sub(self.heard_at) > SILENCE
     }
 
     /// Whether everything that came was folded.
@@ -154,7 +186,8 @@ impl Owned {
             Ok(Folded::All) => Next::Fine,
             Ok(Folded::Hole { expected }) => {
                 self.backlog.clear();
-                Next::Reopen(expected)
+                self.is_asking = true;
+                Next::Ask(expected)
             }
             Err(stop) => Next::Stop(stop.to_string()),
         })
@@ -165,14 +198,19 @@ impl Owned {
         let due = now.saturating_sub(self.recognised_at) > RECOGNISE_EVERY;
         let begin = self.recognising.is_none() && (self.is_doubted() || due);
         if begin {
-            self.recognising = Some(self.doubts);
+            self.recognising = Some((self.doubts, now));
         }
         begin
     }
 
     /// The log was recognised; says whether the consumer must be opened again.
     pub(crate) fn recognised(&mut self, now: Duration) -> bool {
-        self.cleared = self.recognising.take().unwrap_or(self.cleared);
+        if let Some((doubts, begun)) = self.recognising.take() {
+            self.cleared = doubts;
+            if now.saturating_sub(begun) > RECOGNISE_EVERY {
+                self.doubt(); // what was true so long ago says nothing (this process was frozen, say)
+            }
+        }
         self.recognised_at = now;
         self.heard_at = now;
         std::mem::take(&mut self.lost_place)

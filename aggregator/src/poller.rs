@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use tally_log::{LogConsumer, Polled};
 use tally_proto::{Offset, Partition};
+#[cfg(not(feature = "simulation"))]
 use tally_service::clock::sleep_blocking;
 use tokio::sync::mpsc;
 
@@ -16,7 +17,9 @@ const POLL_WAIT: Duration = Duration::from_millis(20);
 
 /// After a poll that brought little, so long is waited before the next one: while many small
 /// records come, a few polls carry them all, and a flush waits for a second anyway.
+#[cfg(not(feature = "simulation"))]
 const GATHER: Duration = Duration::from_millis(10);
+#[cfg(not(feature = "simulation"))]
 const LITTLE: usize = 500;
 
 enum Command {
@@ -34,31 +37,10 @@ pub(crate) struct Poller {
 
 impl Poller {
     /// Starts the thread.
-    pub(crate) fn start(mut consumer: Box<dyn LogConsumer>) -> std::io::Result<Self> {
+    pub(crate) fn start(consumer: Box<dyn LogConsumer>) -> std::io::Result<Self> {
         let (commands, inbox) = blocking::channel();
         let (outbox, polls) = mpsc::channel(POLLS_IN_FLIGHT);
-        std::thread::Builder::new().name("tally-poller".into()).spawn(move || {
-            loop {
-                loop {
-                    match inbox.try_recv() {
-                        Ok(command) => carry_out(&mut *consumer, command),
-                        Err(blocking::TryRecvError::Empty) => break,
-                        Err(blocking::TryRecvError::Disconnected) => return,
-                    }
-                }
-                let polled = consumer.poll(POLL_WAIT);
-                if polled.is_empty() {
-                    continue;
-                }
-                let is_little = records(&polled) < LITTLE;
-                if outbox.blocking_send(polled).is_err() {
-                    return;
-                }
-                if is_little {
-                    sleep_blocking(GATHER);
-                }
-            }
-        })?;
+        Polling { consumer, inbox, outbox }.start()?;
         Ok(Poller { commands, polls })
     }
 
@@ -89,6 +71,62 @@ impl Poller {
     }
 }
 
+/// The thread's end.
+struct Polling {
+    consumer: Box<dyn LogConsumer>,
+    inbox: blocking::Receiver<Command>,
+    outbox: mpsc::Sender<Vec<Polled>>,
+}
+
+impl Polling {
+    #[cfg(not(feature = "simulation"))]
+    fn start(mut self) -> std::io::Result<()> {
+        let poll = move || {
+            while self.obey() {
+                let polled = self.consumer.poll(POLL_WAIT);
+                if polled.is_empty() {
+                    continue;
+                }
+                let is_little = records(&polled) < LITTLE;
+                if self.outbox.blocking_send(polled).is_err() {
+                    return;
+                }
+                if is_little {
+                    sleep_blocking(GATHER);
+                }
+            }
+        };
+        std::thread::Builder::new().name("tally-poller".into()).spawn(poll).map(|_| ())
+    }
+
+    /// In simulated time there are no threads.
+    #[cfg(feature = "simulation")]
+    fn start(mut self) -> std::io::Result<()> {
+        tokio::spawn(async move {
+            while self.obey() {
+                let polled = self.consumer.poll(Duration::ZERO);
+                if !polled.is_empty() && self.outbox.send(polled).await.is_err() {
+                    return;
+                }
+                tally_service::clock::sleep(POLL_WAIT).await;
+            }
+        });
+        Ok(())
+    }
+
+    /// Carries out what was commanded; says whether to go on.
+    fn obey(&mut self) -> bool {
+        loop {
+            match self.inbox.try_recv() {
+                Ok(command) => carry_out(&mut *self.consumer, command),
+                Err(blocking::TryRecvError::Empty) => return true,
+                Err(blocking::TryRecvError::Disconnected) => return false,
+            }
+        }
+    }
+}
+
+#[cfg(not(feature = "simulation"))]
 fn records(polled: &[Polled]) -> usize {
     let records = polled.iter().map(|polled| match polled {
         Polled::Records(batch) => batch.records.len(),

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use tally_log::{Consume, EventLog, Polled};
-use tally_proto::{Epoch, Kinds, Offset, Partition};
+use tally_proto::{AsOf, Epoch, Kinds, Offset, Partition};
 use tally_service::clock::{self, SharedClock};
 use tally_service::health::Health;
 use tally_service::metrics::Metrics;
@@ -43,6 +43,8 @@ pub struct Context {
     pub kinds: Arc<Kinds>,
     /// `[aggregator]`.
     pub settings: AggregatorSettings,
+    /// What bounds the memory of one partition.
+    pub limits: EngineLimits,
     /// `[flush]`.
     pub flush: FlushSettings,
     /// The name under which progress is written.
@@ -66,7 +68,6 @@ pub async fn run(context: Context) -> anyhow::Result<()> {
     };
     let consumer = context.log.consumer(consume).context("cannot read the log")?;
     let poller = Poller::start(consumer).context("cannot start the polling thread")?;
-    let limits = context.settings.engine_limits(partitions);
     let work = Work {
         log: context.log,
         store: context.store,
@@ -79,7 +80,7 @@ pub async fn run(context: Context) -> anyhow::Result<()> {
         metrics: AggregatorMetrics::new(&context.metrics),
         work,
         kinds: context.kinds,
-        limits,
+        limits: context.limits,
         flush_interval: context.flush.interval(),
         id: context.id.into(),
         poller,
@@ -88,6 +89,7 @@ pub async fn run(context: Context) -> anyhow::Result<()> {
         progress: JoinSet::new(),
         owned: BTreeMap::new(),
         assignments: 0,
+        floors: BTreeMap::new(),
         next_ends: Duration::ZERO,
         next_progress: Duration::MAX,
     };
@@ -110,6 +112,9 @@ struct Runner {
     progress: JoinSet<()>,
     owned: BTreeMap<Partition, Owned>,
     assignments: u64,
+    /// Checkpoints that the store has acknowledged to this process: it must never show older ones.
+    /// One that was only read may stand on a single replica, and be gone from the next quorum.
+    floors: BTreeMap<Partition, AsOf>,
     /// When to ask the log for its ends, and, once flushes had their time, to write progress.
     next_ends: Duration,
     next_progress: Duration,
@@ -120,16 +125,18 @@ impl Runner {
         let mut tick = clock::interval(TICK);
         let stopper = self.work.stopper.clone();
         loop {
+            // What is due and what came back goes before new records: those never end.
             tokio::select! {
+                biased;
+                () = stopper.stopped() => break,
+                _ = tick.tick() => self.on_tick(),
+                Some(done) = self.tasks.join_next() => self.on_done(done?),
+                Some(ends) = self.ends.join_next() => self.on_ends(ends?),
+                Some(written) = self.progress.join_next() => written?,
                 polled = self.poller.next() => {
                     let polled = polled.context("the polling thread has died")?;
                     polled.into_iter().for_each(|polled| self.on_polled(polled));
                 }
-                Some(done) = self.tasks.join_next() => self.on_done(done?),
-                Some(ends) = self.ends.join_next() => self.on_ends(ends?),
-                Some(written) = self.progress.join_next() => written?,
-                _ = tick.tick() => self.on_tick(),
-                () = stopper.stopped() => break,
             }
         }
         self.last_flush().await;
@@ -189,7 +196,8 @@ impl Runner {
         let now = self.now();
         self.owned.insert(partition, Owned::new(self.assignments, now));
         self.work.health.not_ready(&part(partition), "opening");
-        let task = self.work.clone().open(partition);
+        let floor = self.floors.get(&partition).copied().unwrap_or_default();
+        let task = self.work.clone().open(partition, floor);
         self.send(partition, self.assignments, task);
     }
 
@@ -212,9 +220,10 @@ impl Runner {
         while let Some(next) = owned.pump() {
             match next {
                 Next::Fine => {}
-                Next::Reopen(expected) => {
-                    tracing::warn!(partition = partition.0, %expected, "records are missing");
-                    self.poller.open(partition, expected);
+                Next::Ask(expected) => {
+                    tracing::info!(partition = partition.0, %expected, "records are missing");
+                    let (assignment, work) = (owned.assignment, self.work.clone());
+                    return self.send(partition, assignment, work.find_next(partition, expected));
                 }
                 Next::Stop(why) => return self.stop_partition(partition, &why),
             }
@@ -256,8 +265,8 @@ impl Runner {
                 let engine =
                     Engine::resume(partition, self.work.epoch, kinds, self.limits, checkpoint);
                 let from = engine.next();
-                owned.caught_up.advance(from, checkpoint.map(|c| c.last.append_time_ms));
-                owned.run(engine, now);
+                owned.caught_up.advance(from, engine.durable_append_time_ms());
+                owned.run(engine);
                 tracing::debug!(partition = partition.0, %from, "partition opened");
                 self.work.health.ready(&part(partition));
                 self.poller.open(partition, from.next());
@@ -281,9 +290,23 @@ impl Runner {
                     self.poller.open(partition, next.next());
                 }
             }
+            Done::Next(expected, next) => {
+                owned.answered(expected, next);
+                self.poller.open(partition, expected);
+            }
+            Done::NotDelivered(from) => {
+                let next = owned.engine().map(|engine| engine.next());
+                if next == Some(from) && owned.is_silent(now) {
+                    tracing::warn!(partition = partition.0, %from, "the log does not deliver");
+                    self.poller.open(partition, from.next());
+                }
+            }
             Done::TailIsEmpty(from, end) => owned.caught_up.tail_is_empty(end, from),
             Done::Nothing => {}
-            Done::Opened(Err(why)) | Done::Loaded(_, Err(why)) | Done::Recognised(Err(why)) => {
+            Done::Opened(Err(why))
+            | Done::Loaded(_, Err(why))
+            | Done::Recognised(Err(why))
+            | Done::Failed(why) => {
                 if !self.work.stopper.is_stopped() {
                     self.stop_partition(partition, &why);
                 }
@@ -295,6 +318,11 @@ impl Runner {
     /// Starts what is due: flushes, recognition, progress.
     fn on_tick(&mut self) {
         let now = self.now();
+        let to_reopen = |(partition, owned): (&Partition, &Owned)| {
+            owned.is_to_reopen(now).then_some(*partition)
+        };
+        let reopened: Vec<Partition> = self.owned.iter().filter_map(to_reopen).collect();
+        reopened.into_iter().for_each(|partition| self.assign(partition));
         let partitions: Vec<Partition> = self.owned.keys().copied().collect();
         for partition in partitions {
             self.flush_if_due(partition, now);
@@ -312,12 +340,13 @@ impl Runner {
     }
 
     fn stop_partition(&mut self, partition: Partition, why: &str) {
+        let now = self.now();
         tracing::error!(partition = partition.0, why, "partition stopped, an operator must look");
         self.work.health.not_ready(&part(partition), why);
         self.metrics.stopped.get_or_create(&partition.into()).set(1);
         self.poller.pause(partition);
         if let Some(owned) = self.owned.get_mut(&partition) {
-            owned.stop();
+            owned.stop(now);
         }
     }
 }

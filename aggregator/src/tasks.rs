@@ -6,11 +6,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tally_log::{Bounds, EventLog, Found, LogError};
-use tally_proto::{AsOf, Checkpoint, CounterId, Epoch, Fact, Fingerprint, Lane, Offset, Partition};
+use tally_log::{EventLog, LogError};
+use tally_proto::{AsOf, Checkpoint, CounterId, Epoch, Fact, Lane, Offset, Partition};
 use tally_service::backoff::backoff;
 use tally_service::clock::{SharedClock, sleep};
 use tally_service::health::Health;
+use tally_service::mutant;
 use tally_service::stopper::Stopper;
 use tally_store::{FactStore, Progress, StoreError};
 
@@ -28,8 +29,14 @@ pub(crate) enum Done {
     Loaded(Vec<CounterId>, Result<Vec<Option<(Lane, Fact)>>, String>),
     /// A flush was written, or must be repeated, or the partition must stop.
     Flushed(Result<Wrote, StoreError>),
-    /// The log is still the one that was folded, or why not.
+    /// Log and store are still what was folded and written, or why not.
     Recognised(Result<(), String>),
+    /// From this offset on records were missing; the log says which one stands next.
+    Next(Offset, Option<Offset>),
+    /// Records from here on are in the log, and were not delivered when it was asked.
+    NotDelivered(AsOf),
+    /// What was asked cannot be answered, and trying again does not help.
+    Failed(String),
     /// Between this as-of and this observed end there are no records.
     TailIsEmpty(AsOf, Offset),
     /// There was nothing to be found out.
@@ -41,6 +48,8 @@ pub(crate) enum Done {
 pub(crate) struct Wrote {
     pub(crate) rows: usize,
     pub(crate) dead_letters: usize,
+    /// Where its checkpoint stands.
+    pub(crate) checkpoint: Option<AsOf>,
     pub(crate) took: Duration,
 }
 
@@ -56,43 +65,36 @@ pub(crate) struct Work {
 }
 
 impl Work {
-    /// Loads the checkpoint and finds out whether the log is the one that it speaks of.
-    pub(crate) async fn open(self, partition: Partition) -> Done {
-        Done::Opened(self.find_start(partition).await)
-    }
-
-    async fn find_start(&self, partition: Partition) -> Result<Option<Checkpoint>, String> {
-        let load = || self.store.load_checkpoint(partition);
-        match self.ask_store(load).await? {
-            Some(checkpoint) if checkpoint.epoch != self.epoch => Err(format!(
-                "its checkpoint belongs to epoch {}, but the layout says epoch {}",
-                checkpoint.epoch, self.epoch
-            )),
-            Some(checkpoint) => {
-                self.recognise_last(partition, checkpoint.last).await?;
-                Ok(Some(checkpoint))
-            }
-            None => {
-                self.is_whole(partition).await?;
-                Ok(None)
-            }
-        }
-    }
-
     /// Loads bases.
     pub(crate) async fn load(self, partition: Partition, counters: Vec<CounterId>) -> Done {
-        let loaded = self.ask_store(|| self.store.load_facts(partition, &counters)).await;
+        let loaded = if mutant!("error-is-absent") {
+            let loaded = self.store.load_facts(partition, &counters).await;
+            Ok(loaded.unwrap_or_else(|_| vec![None; counters.len()]))
+        } else {
+            self.ask_store(|| self.store.load_facts(partition, &counters)).await
+        };
         Done::Loaded(counters, loaded)
     }
 
-    /// Writes a flush: rows and dead letters first, the checkpoint when all of them are acked. A
-    /// failure is not retried here: the next flush is newer, and holds all of this one.
+    /// Writes a flush: dead letters first, then facts, the checkpoint when all of them are acked.
+    /// Who finds a fact leaves out the events that it covers, also one that overflowed, so the
+    /// dead letter must stand before the fact does. A failure is not retried here: the next flush
+    /// is newer, and holds all of this one.
     pub(crate) async fn flush(self, partition: Partition, flush: Flush) -> Done {
         let started = self.clock.monotonic();
         let written = async {
-            let rows = self.store.write_facts(&flush.rows);
+            if let Some(checkpoint) = &flush.checkpoint
+                && mutant!("checkpoint-first")
+            {
+                self.store.write_checkpoint(partition, checkpoint).await?;
+            }
             let dead_letters = self.store.write_dead_letters(&flush.dead_letters);
-            tokio::try_join!(rows, dead_letters)?;
+            if mutant!("dead-letters-beside-facts") {
+                tokio::try_join!(dead_letters, self.store.write_facts(&flush.rows))?;
+            } else {
+                dead_letters.await?;
+            }
+            self.store.write_facts(&flush.rows).await?;
             match &flush.checkpoint {
                 Some(checkpoint) => self.store.write_checkpoint(partition, checkpoint).await,
                 None => Ok(()),
@@ -104,45 +106,9 @@ impl Work {
         Done::Flushed(written.map(|()| Wrote {
             rows: flush.rows.len(),
             dead_letters: flush.dead_letters.len(),
+            checkpoint: flush.checkpoint.map(|checkpoint| checkpoint.as_of),
             took,
         }))
-    }
-
-    /// Compares the last record that was taken in with what the log holds in its place; if none
-    /// was, the log must still hold the first one.
-    pub(crate) async fn recognise(self, partition: Partition, last: Option<Fingerprint>) -> Done {
-        Done::Recognised(match last {
-            Some(last) => self.recognise_last(partition, last).await,
-            None => self.is_whole(partition).await,
-        })
-    }
-
-    async fn is_whole(&self, partition: Partition) -> Result<(), String> {
-        let bounds = self.ask_log(|| self.log.bounds(partition)).await?;
-        if bounds.start > Offset(0) { Err(lost(AsOf::ZERO, bounds)) } else { Ok(()) }
-    }
-
-    async fn recognise_last(&self, partition: Partition, last: Fingerprint) -> Result<(), String> {
-        self.ask_log(|| self.log.verify()).await?;
-        match self.ask_log(|| self.log.read_at(partition, last.offset)).await? {
-            Found::Record(found) if found == last => Ok(()),
-            Found::Record(found) => Err(format!(
-                "the record at offset {} is not the one that was counted (CRC-32C {:08x}, \
-                 appended at {}; counted {:08x}, {}): the topic was replaced or truncated. \
-                 Nothing more is counted; restore the log, or go on under a new epoch",
-                last.offset, found.crc32c, found.append_time_ms, last.crc32c, last.append_time_ms
-            )),
-            // Retention may take what was counted, and nothing else.
-            Found::Nothing(bounds) if bounds.start == last.offset.as_of().next() => Ok(()),
-            Found::Nothing(bounds) if bounds.start > last.offset => {
-                Err(lost(last.offset.as_of(), bounds))
-            }
-            Found::Nothing(bounds) => Err(format!(
-                "the log ends at offset {}, but offset {} was counted: the topic was replaced or \
-                 truncated. Nothing more is counted; restore the log, or go on under a new epoch",
-                bounds.end, last.offset
-            )),
-        }
     }
 
     /// Where each partition ends, and a time before it was asked. `None`: cannot be known now.
@@ -164,9 +130,20 @@ impl Work {
 
     /// Looks whether records stand between what was folded and the end that was observed.
     pub(crate) async fn look_at_tail(self, partition: Partition, from: AsOf, end: Offset) -> Done {
-        match self.log.is_tail_empty(partition, from.next()).await {
-            Ok(true) => Done::TailIsEmpty(from, end),
-            Ok(false) | Err(_) => Done::Nothing, // it is looked at again
+        let found = self.log.first_from(partition, from.next()).await;
+        let bounds = self.log.bounds(partition).await;
+        match (found, bounds) {
+            (Ok(None), Ok(bounds)) if bounds.start <= from.next() => Done::TailIsEmpty(from, end),
+            (Ok(_), Ok(_)) => Done::NotDelivered(from), // or taken by retention: that will show
+            (Err(_), _) | (_, Err(_)) => Done::Nothing, // it is looked at again
+        }
+    }
+
+    /// Finds out which record stands next, where some seem to be missing.
+    pub(crate) async fn find_next(self, partition: Partition, expected: Offset) -> Done {
+        match self.ask_log(|| self.log.first_from(partition, expected)).await {
+            Ok(next) => Done::Next(expected, next),
+            Err(why) => Done::Failed(why),
         }
     }
 
@@ -176,14 +153,14 @@ impl Work {
         self.health.report("store", written.as_ref().err());
     }
 
-    async fn ask_store<T, F>(&self, call: impl FnMut() -> F) -> Result<T, String>
+    pub(crate) async fn ask_store<T, F>(&self, call: impl FnMut() -> F) -> Result<T, String>
     where
         F: Future<Output = Result<T, StoreError>>,
     {
         self.ask("store", StoreError::is_retryable, call).await
     }
 
-    async fn ask_log<T, F>(&self, call: impl FnMut() -> F) -> Result<T, String>
+    pub(crate) async fn ask_log<T, F>(&self, call: impl FnMut() -> F) -> Result<T, String>
     where
         F: Future<Output = Result<T, LogError>>,
     {
@@ -219,12 +196,4 @@ impl Work {
         let stopped = self.stopper.token();
         stopped.run_until_cancelled(sleep(wait)).await.ok_or_else(|| "stopping".to_owned())
     }
-}
-
-fn lost(from: AsOf, bounds: Bounds) -> String {
-    format!(
-        "offsets {from} to {} were taken by the log's retention before they were counted. \
-         Nothing more is counted; restore them, or accept the loss under a new epoch",
-        bounds.start.0.saturating_sub(1)
-    )
 }

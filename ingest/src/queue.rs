@@ -7,6 +7,7 @@ use tally_log::{AppendError, EventLog, NewRecord};
 use tally_proto::{ContentType, Event, Offset, Partition};
 use tally_service::clock::SharedClock;
 use tally_service::health::Health;
+use tally_service::mutant;
 use tokio::sync::{Notify, oneshot};
 
 use crate::accumulator::{Accumulator, Ready};
@@ -92,7 +93,10 @@ async fn append(partition: Partition, sink: &Sink, ready: Ready<Waiting>) {
         value: ready.value,
         content_type: ContentType::Batch,
     };
-    let outcome = sink.log.append(partition, record).await;
+    let mut outcome = sink.log.append(partition, record.clone()).await;
+    while mutant!("retry-in-doubt") && matches!(outcome, Err(AppendError::InDoubt(_))) {
+        outcome = sink.log.append(partition, record.clone()).await;
+    }
     let took = sink.clock.monotonic().saturating_sub(started);
     sink.metrics.append_seconds.observe(took.as_secs_f64());
     match &outcome {

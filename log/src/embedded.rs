@@ -19,6 +19,7 @@ use fjall::Database;
 use parking_lot::{Condvar, Mutex};
 use tally_proto::{Offset, Partition};
 use tally_service::clock::SharedClock;
+use tally_service::stopper::Stopper;
 use tokio::sync::oneshot;
 
 use crate::port::{
@@ -44,6 +45,8 @@ struct Shared {
     segments: Mutex<Segments>,
     /// Signalled after each append.
     appended: Condvar,
+    /// Pulled when the folder takes no writes any more, for as long as it stays open.
+    broken: Stopper,
 }
 
 impl From<fjall::Error> for LogError {
@@ -64,8 +67,12 @@ impl EmbeddedLog {
             .open()
             .map_err(|error| LogError::Unsuitable(error.to_string()))?;
         let (cluster, segments) = Segments::open(database, partitions, settings, &*clock)?;
-        let shared =
-            Arc::new(Shared { cluster, segments: Mutex::new(segments), appended: Condvar::new() });
+        let shared = Arc::new(Shared {
+            cluster,
+            segments: Mutex::new(segments),
+            appended: Condvar::new(),
+            broken: Stopper::new(),
+        });
         let (appends, inbox) = blocking::channel();
         appender::start(shared.clone(), inbox, clock)
             .map_err(|error| LogError::Unavailable(error.to_string()))?;
@@ -96,6 +103,12 @@ impl EventLog for EmbeddedLog {
         let (reply, answer) = oneshot::channel();
         self.appends.send(Append { partition, record, reply }).map_err(|_| gone())?;
         answer.await.unwrap_or_else(|_| Err(AppendError::InDoubt("the log was closed".into())))
+    }
+
+    async fn broken(&self) -> String {
+        self.shared.broken.stopped().await;
+        "the embedded log takes no writes any more (is its disk full?): make room, start it again"
+            .into()
     }
 
     async fn read_at(&self, partition: Partition, offset: Offset) -> Result<Found, LogError> {

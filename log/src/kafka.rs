@@ -95,8 +95,12 @@ impl EventLog for KafkaLog {
         self.lookup.bounds(partition).await
     }
 
-    async fn is_tail_empty(&self, partition: Partition, from: Offset) -> Result<bool, LogError> {
-        self.lookup.is_tail_empty(partition, from).await
+    async fn first_from(
+        &self,
+        partition: Partition,
+        from: Offset,
+    ) -> Result<Option<Offset>, LogError> {
+        self.lookup.first_from(partition, from).await
     }
 
     async fn verify(&self) -> Result<(), LogError> {

@@ -154,10 +154,22 @@ pub trait EventLog: Send + Sync + 'static {
     /// Where a partition begins and ends.
     async fn bounds(&self, partition: Partition) -> Result<Bounds, LogError>;
 
-    /// Whether no record stands from `from` on, although the partition ends later: what lies
-    /// between are no records, such as the markers of a transaction.
-    async fn is_tail_empty(&self, _partition: Partition, _from: Offset) -> Result<bool, LogError> {
-        Ok(false)
+    /// The first record at an offset or after it; `None` if the partition ends without one, though
+    /// it may end later: what lies between are no records, such as the markers of a transaction.
+    /// Also `None` where retention has taken the offset: what is gone is no hole.
+    /// In a log without such holes it is the offset itself.
+    async fn first_from(
+        &self,
+        partition: Partition,
+        from: Offset,
+    ) -> Result<Option<Offset>, LogError> {
+        let bounds = self.bounds(partition).await?;
+        Ok((bounds.start..bounds.end).contains(&from).then_some(from))
+    }
+
+    /// Ready once this process can never append again, and says why: start it again then.
+    async fn broken(&self) -> String {
+        std::future::pending().await
     }
 
     /// Checks that this is still the log that was opened, as far as the log can tell.

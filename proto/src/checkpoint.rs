@@ -18,8 +18,8 @@ pub struct Checkpoint {
     pub epoch: Epoch,
     /// Everything below it is durable.
     pub as_of: AsOf,
-    /// The last record that was taken in.
-    pub last: Fingerprint,
+    /// The last record that was taken in; `None` where an epoch begins.
+    pub last: Option<Fingerprint>,
 }
 
 impl Checkpoint {
@@ -35,7 +35,7 @@ impl Checkpoint {
             &CheckpointV1 {
                 epoch: u32::from(self.epoch.number()),
                 as_of: self.as_of.0,
-                last: Some(self.last.to_wire()),
+                last: self.last.map(Fingerprint::to_wire),
             },
         )
     }
@@ -43,14 +43,13 @@ impl Checkpoint {
     /// The checkpoint of these bytes. Its last record must lie below its as-of.
     pub fn decode(bytes: &[u8]) -> Result<Self, BlobError> {
         let wire: CheckpointV1 = blob::open(VERSION, bytes)?;
-        let last = wire.last.ok_or_else(|| BlobError::Damaged("no last record".into()))?;
         let checkpoint = Checkpoint {
             epoch: Epoch::new(u64::from(wire.epoch))?,
             as_of: AsOf(wire.as_of),
-            last: Fingerprint::from_wire(&last),
+            last: wire.last.as_ref().map(Fingerprint::from_wire),
         };
         checkpoint.stamp()?;
-        if !checkpoint.as_of.covers(checkpoint.last.offset) {
+        if checkpoint.last.is_some_and(|last| !checkpoint.as_of.covers(last.offset)) {
             return Err(BlobError::Damaged("its last record is not below its as-of".into()));
         }
         Ok(checkpoint)
@@ -69,7 +68,7 @@ mod tests {
 
     fn sample() -> Checkpoint {
         let last = Fingerprint::of(Offset(99), b"video:1", b"{}", 1_795_176_001_250);
-        Checkpoint { epoch: Epoch::FIRST, as_of: AsOf(100), last }
+        Checkpoint { epoch: Epoch::FIRST, as_of: AsOf(100), last: Some(last) }
     }
 
     #[test]

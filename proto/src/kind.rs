@@ -26,6 +26,11 @@ pub struct Kind {
 pub struct Kinds(Vec<Kind>);
 
 impl Kinds {
+    /// These kinds.
+    pub fn new(kinds: Vec<Kind>) -> Self {
+        Kinds(kinds)
+    }
+
     /// `view` and `reply` (tally), `like` and `repost` (set).
     pub fn built_in() -> Self {
         let kinds = [

@@ -4,10 +4,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::http::HeaderValue;
-use tally_proto::{Kinds, Partition, SubjectId};
+use tally_proto::{Epoch, Kinds, Partition, SubjectId};
 use tally_service::clock::{self, SharedClock};
 use tally_service::health::Health;
 use tally_service::metrics::Metrics;
+use tally_service::mutant;
 use tally_service::stopper::Stopper;
 use tally_store::{DeadLetter, FactStore, StoreError, day_of};
 use thiserror::Error;
@@ -27,6 +28,8 @@ pub struct Context {
     pub store: Arc<dyn FactStore>,
     /// How many partitions a counter may lie in.
     pub partitions: u32,
+    /// The epoch of the layout.
+    pub epoch: Epoch,
     /// The kinds that are declared.
     pub kinds: Arc<Kinds>,
     /// `[reader]`.
@@ -48,6 +51,7 @@ pub struct Reader {
     pub(crate) cache_control: HeaderValue,
     store: Arc<dyn FactStore>,
     partitions: u32,
+    epoch: Epoch,
     health: Health,
     metrics: ReaderMetrics,
     watermark: Watermark,
@@ -96,6 +100,7 @@ impl Reader {
             clock: context.clock,
             store: context.store,
             partitions: context.partitions,
+            epoch: context.epoch,
             health: context.health,
         }
     }
@@ -160,7 +165,12 @@ impl Reader {
         self.metrics.store_reads.inc();
         let (as_of_ms, read_at) = (self.watermark.get(self.partitions), self.clock.monotonic());
         let rows = self.store.read_subject(subject).await?;
-        Ok(Snapshot::new(reduce(&rows), as_of_ms, read_at))
+        let as_of_ms = if mutant!("watermark-after-read") {
+            self.watermark.get(self.partitions)
+        } else {
+            as_of_ms
+        };
+        Ok(Snapshot::new(reduce(&rows, self.epoch), as_of_ms, read_at))
     }
 
     /// The dead letters of the last `days` days, at most `limit`.
@@ -201,7 +211,7 @@ impl Reader {
 
 #[cfg(test)]
 mod tests {
-    use tally_proto::{AsOf, CounterId, Epoch, Fact, Lane};
+    use tally_proto::{AsOf, CounterId, Fact, Lane};
     use tally_service::clock::ManualClock;
     use tally_store::{FactRow, MemoryStore, Progress};
 
@@ -211,6 +221,7 @@ mod tests {
         Reader::new(Context {
             store,
             partitions: 1,
+            epoch: Epoch::FIRST,
             kinds: Arc::new(Kinds::built_in()),
             settings: ReaderSettings::default(),
             clock,

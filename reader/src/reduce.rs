@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use tally_proto::{AsOf, Partition};
+use tally_proto::{AsOf, Epoch, Partition};
 use tally_store::FactRow;
 
 /// One counter, reduced.
@@ -14,16 +14,17 @@ pub struct Reduced {
     pub shards: Vec<(Partition, i64, AsOf)>,
 }
 
-/// Sums the facts of one subject by kind. Of a counter only the highest generation counts, so that
-/// no half-reset sum is shown.
-pub fn reduce(rows: &[FactRow]) -> BTreeMap<Box<str>, Reduced> {
+/// Sums the facts of one subject by kind. What a late writer of an epoch before `epoch` said does
+/// not count; and of a counter only the highest generation does, so that no half-reset sum is shown.
+pub fn reduce(rows: &[FactRow], epoch: Epoch) -> BTreeMap<Box<str>, Reduced> {
+    let rows = || rows.iter().filter(|row| row.fact.epoch >= epoch);
     let mut newest: BTreeMap<&str, u32> = BTreeMap::new();
-    for row in rows {
+    for row in rows() {
         let generation = newest.entry(&row.counter.kind).or_default();
         *generation = row.fact.generation.max(*generation);
     }
     let mut reduced: BTreeMap<Box<str>, Reduced> = BTreeMap::new();
-    for row in rows {
+    for row in rows() {
         if newest.get(&*row.counter.kind) == Some(&row.fact.generation) {
             let counter = reduced.entry(row.counter.kind.clone()).or_default();
             counter.total += i128::from(row.fact.total);
@@ -35,7 +36,7 @@ pub fn reduce(rows: &[FactRow]) -> BTreeMap<Box<str>, Reduced> {
 
 #[cfg(test)]
 mod tests {
-    use tally_proto::{CounterId, Epoch, Fact, Lane};
+    use tally_proto::{CounterId, Fact, Lane};
 
     use super::*;
 
@@ -48,7 +49,7 @@ mod tests {
     #[test]
     fn a_total_is_the_sum_of_its_partials_and_one_may_be_negative() {
         let rows = [row("view", 0, 0, 5), row("view", 3, 0, -2), row("reply", 0, 0, 1)];
-        let reduced = reduce(&rows);
+        let reduced = reduce(&rows, Epoch::FIRST);
         assert_eq!(reduced["view"].total, 3);
         assert_eq!(reduced["view"].shards.len(), 2);
         assert_eq!(reduced["reply"].total, 1);
@@ -57,12 +58,18 @@ mod tests {
     #[test]
     fn only_the_highest_generation_counts() {
         let rows = [row("view", 0, 0, 500), row("view", 1, 1, 2), row("view", 2, 0, 70)];
-        assert_eq!(reduce(&rows)["view"].total, 2);
+        assert_eq!(reduce(&rows, Epoch::FIRST)["view"].total, 2);
+    }
+
+    #[test]
+    fn what_was_said_in_a_closed_epoch_does_not_count() {
+        let rows = [row("view", 0, 0, 500), row("view", 1, 0, 70)];
+        assert!(reduce(&rows, Epoch::new(2).unwrap()).is_empty());
     }
 
     #[test]
     fn a_sum_of_the_largest_partials_does_not_overflow() {
         let rows: Vec<_> = (0..64).map(|p| row("view", p, 0, i64::MAX)).collect();
-        assert_eq!(reduce(&rows)["view"].total, 64 * i128::from(i64::MAX));
+        assert_eq!(reduce(&rows, Epoch::FIRST)["view"].total, 64 * i128::from(i64::MAX));
     }
 }

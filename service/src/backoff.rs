@@ -32,7 +32,18 @@ impl<R: Rng> Iterator for Backoff<R> {
 
 /// A backoff with the process's own randomness.
 pub fn backoff(first: Duration, most: Duration) -> Backoff<rand::rngs::StdRng> {
-    Backoff::new(first, most, rand::make_rng())
+    Backoff::new(first, most, source())
+}
+
+#[cfg(not(feature = "simulation"))]
+fn source() -> rand::rngs::StdRng {
+    rand::make_rng()
+}
+
+/// The same run must be the same again.
+#[cfg(feature = "simulation")]
+fn source() -> rand::rngs::StdRng {
+    rand::SeedableRng::seed_from_u64(0)
 }
 
 #[cfg(test)]

@@ -8,6 +8,7 @@ pub mod config;
 pub mod health;
 pub mod http;
 pub mod metrics;
+pub mod mutant;
 pub mod run;
 pub mod stopper;
 pub mod telemetry;

@@ -18,6 +18,8 @@ pub async fn run(store: Arc<dyn FactStore>) {
     the_newest_fact_stays_whatever_the_order(&*store).await;
     a_later_epoch_outranks_every_offset(&*store).await;
     facts_are_loaded_in_the_order_asked(&*store).await;
+    the_layout_is_replaced_by_who_knows_it(&*store).await;
+    every_subject_is_listed_once(&*store).await;
     a_subject_has_all_its_kinds_and_partitions(&*store).await;
     the_highest_lane_is_the_one_in_use(&*store).await;
     the_newest_checkpoint_stays(&*store).await;
@@ -50,6 +52,34 @@ async fn the_layout_is_written_once(store: &dyn FactStore) {
     let other = Layout { partitions: 16, ..layout.clone() };
     assert_eq!(store.create_layout(&other).await, Ok(layout.clone()));
     assert_eq!(store.layout().await, Ok(Some(layout)));
+}
+
+async fn the_layout_is_replaced_by_who_knows_it(store: &dyn FactStore) {
+    let old = store.layout().await.unwrap().unwrap();
+    let new = Layout { epoch: 2, ..old.clone() };
+    let wrong = Layout { epoch: 9, ..old.clone() };
+    assert_eq!(store.replace_layout(&wrong, &new).await, Ok(old.clone()));
+    assert_eq!(store.replace_layout(&old, &new).await, Ok(new.clone()));
+    assert_eq!(store.layout().await, Ok(Some(new)));
+}
+
+async fn every_subject_is_listed_once(store: &dyn FactStore) {
+    for n in 0..25 {
+        store.write_facts(&[row(&format!("listed{n}"), n % 3, 1, 1)]).await.unwrap();
+        store.write_facts(&[row(&format!("listed{n}"), 7, 1, 1)]).await.unwrap();
+    }
+    let (mut listed, mut after) = (Vec::new(), None);
+    loop {
+        let page = store.list_subjects(after.as_ref(), 10).await.unwrap();
+        assert!(page.len() <= 10);
+        let Some(last) = page.last() else { break };
+        after = Some(last.clone());
+        listed.extend(page.into_iter().map(|s| s.subject).filter(|s| s.starts_with("listed")));
+    }
+    let all = listed.len();
+    listed.sort();
+    listed.dedup();
+    assert_eq!((all, listed.len()), (25, 25));
 }
 
 async fn the_newest_fact_stays_whatever_the_order(store: &dyn FactStore) {
@@ -112,7 +142,7 @@ async fn the_newest_checkpoint_stays(store: &dyn FactStore) {
     let at = |as_of: u64| Checkpoint {
         epoch: Epoch::FIRST,
         as_of: AsOf(as_of),
-        last: Fingerprint { offset: Offset(as_of - 1), crc32c: 7, append_time_ms: 8 },
+        last: Some(Fingerprint { offset: Offset(as_of - 1), crc32c: 7, append_time_ms: 8 }),
     };
     assert_eq!(store.load_checkpoint(Partition(7)).await, Ok(None));
     for as_of in [5, 9, 7] {

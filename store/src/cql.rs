@@ -83,6 +83,10 @@ impl FactStore for CqlStore {
         self.layouts.create(layout).await
     }
 
+    async fn replace_layout(&self, old: &Layout, new: &Layout) -> Result<Layout, StoreError> {
+        self.layouts.replace(old, new).await
+    }
+
     async fn load_checkpoint(
         &self,
         partition: Partition,
@@ -112,6 +116,14 @@ impl FactStore for CqlStore {
 
     async fn read_subject(&self, subject: &SubjectId) -> Result<Vec<FactRow>, StoreError> {
         self.facts.read_subject(subject).await
+    }
+
+    async fn list_subjects(
+        &self,
+        after: Option<&SubjectId>,
+        limit: usize,
+    ) -> Result<Vec<SubjectId>, StoreError> {
+        self.facts.list_subjects(after, limit).await
     }
 
     async fn write_progress(&self, rows: &[Progress]) -> Result<(), StoreError> {

@@ -15,6 +15,7 @@ use serde::{Deserialize, Serialize};
 use tally_proto::{
     AsOf, BlobError, Checkpoint, CounterId, Fact, Lane, Layout, Offset, Partition, SubjectId,
 };
+use tally_service::stopper::Stopper;
 
 use crate::port::{FactStore, StoreError};
 use crate::rows::{DeadLetter, FactRow, Progress};
@@ -35,6 +36,8 @@ struct Tables {
     dead_letters: Keyspace,
     /// Held while stamps are compared and written.
     writer: Mutex<()>,
+    /// Pulled when the folder takes no writes any more, for as long as it stays open.
+    broken: Stopper,
 }
 
 /// A dead letter's value; its place is its key.
@@ -51,6 +54,10 @@ impl From<fjall::Error> for StoreError {
     fn from(error: fjall::Error) -> Self {
         StoreError::Unavailable(error.to_string())
     }
+}
+
+fn is_poisoned(error: &StoreError) -> bool {
+    matches!(error, StoreError::Unavailable(why) if *why == fjall::Error::Poisoned.to_string())
 }
 
 fn unreadable(row: impl std::fmt::Display, error: BlobError) -> StoreError {
@@ -89,6 +96,7 @@ impl EmbeddedStore {
             meta,
             database,
             writer: Mutex::new(()),
+            broken: Stopper::new(),
         };
         tables.database.persist(PersistMode::SyncAll)?;
         Ok(EmbeddedStore(Arc::new(tables)))
@@ -100,9 +108,13 @@ impl EmbeddedStore {
         work: impl FnOnce(&Tables) -> Result<T, StoreError> + Send + 'static,
     ) -> Result<T, StoreError> {
         let tables = self.0.clone();
-        tokio::task::spawn_blocking(move || work(&tables))
+        let done = tokio::task::spawn_blocking(move || work(&tables))
             .await
-            .unwrap_or_else(|error| Err(StoreError::Unavailable(error.to_string())))
+            .unwrap_or_else(|error| Err(StoreError::Unavailable(error.to_string())));
+        if done.as_ref().err().is_some_and(is_poisoned) {
+            self.0.broken.stop();
+        }
+        done
     }
 }
 
@@ -121,6 +133,18 @@ impl Tables {
         self.meta.insert("layout", json)?;
         self.database.persist(PersistMode::SyncAll)?;
         Ok(layout.clone())
+    }
+
+    fn replace_layout(&self, old: &Layout, new: &Layout) -> Result<Layout, StoreError> {
+        let _writer = self.writer.lock();
+        let in_force = self.layout()?.unwrap_or_else(|| old.clone());
+        if in_force != *old {
+            return Ok(in_force);
+        }
+        let json = serde_json::to_vec(new).map_err(|error| damaged("layout", error))?;
+        self.meta.insert("layout", json)?;
+        self.database.persist(PersistMode::SyncAll)?;
+        Ok(new.clone())
     }
 
     fn checkpoint(&self, partition: Partition) -> Result<Option<Checkpoint>, StoreError> {
@@ -180,6 +204,24 @@ impl Tables {
             rows.push(FactRow { counter, lane, partition, fact });
         }
         Ok(rows)
+    }
+
+    fn list_subjects(
+        &self,
+        after: Option<&SubjectId>,
+        limit: usize,
+    ) -> Result<Vec<SubjectId>, StoreError> {
+        let mut subjects = Vec::new();
+        let mut from = after.map_or_else(Vec::new, keys::after_subject);
+        // One seek a subject: it may have many rows.
+        while subjects.len() < limit {
+            let Some(first) = self.facts.range(from..).next() else { break };
+            let (key, _) = first.into_inner()?;
+            let subject = keys::read_subject(&key).ok_or_else(|| damaged("fact", "its key"))?;
+            from = keys::after_subject(&subject);
+            subjects.push(subject);
+        }
+        Ok(subjects)
     }
 
     fn write_progress(&self, rows: &[Progress]) -> Result<(), StoreError> {
@@ -246,6 +288,12 @@ impl Tables {
 
 #[async_trait]
 impl FactStore for EmbeddedStore {
+    async fn broken(&self) -> String {
+        self.0.broken.stopped().await;
+        "the embedded store takes no writes any more (is its disk full?): make room, start it again"
+            .into()
+    }
+
     async fn layout(&self) -> Result<Option<Layout>, StoreError> {
         self.blocking(Tables::layout).await
     }
@@ -253,6 +301,11 @@ impl FactStore for EmbeddedStore {
     async fn create_layout(&self, layout: &Layout) -> Result<Layout, StoreError> {
         let layout = layout.clone();
         self.blocking(move |tables| tables.create_layout(&layout)).await
+    }
+
+    async fn replace_layout(&self, old: &Layout, new: &Layout) -> Result<Layout, StoreError> {
+        let (old, new) = (old.clone(), new.clone());
+        self.blocking(move |tables| tables.replace_layout(&old, &new)).await
     }
 
     async fn load_checkpoint(
@@ -294,6 +347,15 @@ impl FactStore for EmbeddedStore {
     async fn read_subject(&self, subject: &SubjectId) -> Result<Vec<FactRow>, StoreError> {
         let subject = subject.clone();
         self.blocking(move |tables| tables.read_subject(&subject)).await
+    }
+
+    async fn list_subjects(
+        &self,
+        after: Option<&SubjectId>,
+        limit: usize,
+    ) -> Result<Vec<SubjectId>, StoreError> {
+        let after = after.cloned();
+        self.blocking(move |tables| tables.list_subjects(after.as_ref(), limit)).await
     }
 
     async fn write_progress(&self, rows: &[Progress]) -> Result<(), StoreError> {

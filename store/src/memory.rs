@@ -1,6 +1,7 @@
 //! The store in memory: for tests and trials; gone with the process.
 
 use std::collections::BTreeMap;
+use std::ops::Bound;
 
 use async_trait::async_trait;
 use parking_lot::Mutex;
@@ -33,6 +34,14 @@ impl FactStore for MemoryStore {
 
     async fn create_layout(&self, layout: &Layout) -> Result<Layout, StoreError> {
         Ok(self.0.lock().layout.get_or_insert_with(|| layout.clone()).clone())
+    }
+
+    async fn replace_layout(&self, old: &Layout, new: &Layout) -> Result<Layout, StoreError> {
+        let in_force = &mut self.0.lock().layout;
+        if in_force.as_ref() == Some(old) {
+            *in_force = Some(new.clone());
+        }
+        Ok(in_force.clone().unwrap_or_else(|| old.clone()))
     }
 
     async fn load_checkpoint(
@@ -92,6 +101,17 @@ impl FactStore for MemoryStore {
             newest.insert((kind, *partition), row); // lanes come in rising order
         }
         Ok(newest.into_values().collect())
+    }
+
+    async fn list_subjects(
+        &self,
+        after: Option<&SubjectId>,
+        limit: usize,
+    ) -> Result<Vec<SubjectId>, StoreError> {
+        let from = after.map_or(Bound::Unbounded, Bound::Excluded);
+        let tables = self.0.lock();
+        let subjects = tables.facts.range::<SubjectId, _>((from, Bound::Unbounded));
+        Ok(subjects.take(limit).map(|(subject, _)| subject.clone()).collect())
     }
 
     async fn write_progress(&self, rows: &[Progress]) -> Result<(), StoreError> {

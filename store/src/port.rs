@@ -18,10 +18,15 @@ pub enum StoreError {
     Unavailable(String),
     /// A cell whose write timestamp is not the stamp of what it holds: somebody wrote it without
     /// one, and it would hide every later fact. Stop the partition.
-    #[error("poisoned row {row}: written at {written_at}, but it says {says}")]
+    #[error(
+        "poisoned row {row}: written at {written_at}, but it says {says}; somebody wrote it by \
+         hand. Its partition counts nothing more: go on with `tally lane next`"
+    )]
     Poisoned {
         /// Which row.
         row: String,
+        /// The lane that it stands in; `None` where there are no lanes.
+        lane: Option<Lane>,
         /// The store's timestamp of the cell.
         written_at: i64,
         /// The stamp of the fact inside.
@@ -50,11 +55,19 @@ impl StoreError {
 /// Keeps facts, checkpoints and what belongs to them.
 #[async_trait]
 pub trait FactStore: Send + Sync + 'static {
+    /// Ready once this process can never write again, and says why: start it again then.
+    async fn broken(&self) -> String {
+        std::future::pending().await
+    }
+
     /// The layout, if one was written.
     async fn layout(&self) -> Result<Option<Layout>, StoreError>;
 
     /// Writes the layout if there is none; returns the one that is in force.
     async fn create_layout(&self, layout: &Layout) -> Result<Layout, StoreError>;
+
+    /// Replaces the layout if it is still the old one; returns the one that is in force.
+    async fn replace_layout(&self, old: &Layout, new: &Layout) -> Result<Layout, StoreError>;
 
     /// The checkpoint of a partition.
     async fn load_checkpoint(&self, partition: Partition)
@@ -79,6 +92,14 @@ pub trait FactStore: Send + Sync + 'static {
 
     /// All facts of a subject: of every kind and partition, of the lane in use.
     async fn read_subject(&self, subject: &SubjectId) -> Result<Vec<FactRow>, StoreError>;
+
+    /// Subjects that have facts, each once, in an order of the store's own: at most `limit` of those
+    /// after one of them.
+    async fn list_subjects(
+        &self,
+        after: Option<&SubjectId>,
+        limit: usize,
+    ) -> Result<Vec<SubjectId>, StoreError>;
 
     /// Overwrites progress rows.
     async fn write_progress(&self, rows: &[Progress]) -> Result<(), StoreError>;

@@ -1,6 +1,7 @@
 //! Bases: the facts that a fold goes on from.
 
 use tally_proto::{CounterId, Fact, Lane};
+use tally_service::mutant;
 
 use super::{Engine, Stop};
 
@@ -23,8 +24,10 @@ impl Engine {
         let found = self.scopes.find(counter).and_then(|scope| self.rows.find(scope, subject));
         let Some(number) = found else { return Ok(()) };
         let Some(waiting) = self.pending.take(number) else { return Ok(()) };
+        // What a late writer of a closed epoch still said is not part of this one.
+        let base = base.filter(|(_, fact)| fact.epoch >= self.epoch || mutant!("late-epoch"));
         if let Some((lane, fact)) = base {
-            if fact.epoch != self.epoch {
+            if fact.epoch > self.epoch {
                 let row = format!("{counter} in partition {}", self.partition);
                 return Err(Stop::OtherEpoch { row, found: fact.epoch, expected: self.epoch });
             }
@@ -34,7 +37,7 @@ impl Engine {
                 row.generation = fact.generation;
                 row.lane = lane;
             }
-            if fact.as_of > self.resumed_at {
+            if fact.as_of > self.resumed_at && !mutant!("no-write-back") {
                 self.rows.set_dirty(number);
             }
         }

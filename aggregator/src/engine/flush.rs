@@ -1,6 +1,7 @@
 //! The flush: one snapshot of dirty facts, and the checkpoint that may follow it.
 
 use tally_proto::{AsOf, Checkpoint, Fact, Fingerprint};
+use tally_service::mutant;
 use tally_store::{DeadLetter, FactRow};
 
 use super::Engine;
@@ -28,6 +29,9 @@ pub(super) struct Flying {
 impl Engine {
     /// Takes a snapshot to be written; `None` if nothing changed, or one is being written.
     pub fn begin_flush(&mut self) -> Option<Flush> {
+        if !mutant!("full-stays-full") {
+            self.make_room();
+        }
         if self.flying.is_some() {
             return None;
         }
@@ -46,16 +50,17 @@ impl Engine {
     /// The flush was written as a whole, checkpoint included, or has to be repeated.
     pub fn flushed(&mut self, written: bool) {
         let Some(flying) = self.flying.take() else { return };
+        let written = written || mutant!("failed-is-written");
         self.rows.land(&flying.rows, written);
         if written {
             if let Some(checkpoint) = flying.checkpoint {
                 self.durable = checkpoint.as_of;
-                self.durable_append_time_ms = Some(checkpoint.last.append_time_ms);
+                self.durable_append_time_ms = checkpoint.last.map(|last| last.append_time_ms);
             }
             let letter_bytes = |l: &DeadLetter| l.value.len().saturating_add(l.key.len());
             self.dead_letter_bytes =
                 self.dead_letters.iter().map(letter_bytes).fold(0, usize::saturating_add);
-        } else {
+        } else if !mutant!("dead-letters-once") {
             let newer = std::mem::replace(&mut self.dead_letters, flying.dead_letters);
             self.dead_letters.extend(newer);
         }
@@ -72,19 +77,22 @@ impl Engine {
                 epoch: self.epoch,
                 as_of: row.as_of.max(self.next),
                 generation: row.generation,
-                total: row.total,
+                total: row.total.saturating_add(i64::from(mutant!("canary"))),
             },
         })
     }
 
     /// The newest place that every row in memory has passed; none that is durable already.
     fn next_checkpoint(&mut self) -> Option<Checkpoint> {
-        let limit = self.pending.oldest().unwrap_or(AsOf(u64::MAX));
+        let mut limit = self.pending.oldest().unwrap_or(AsOf(u64::MAX));
+        if mutant!("checkpoint-passes-loads") {
+            limit = AsOf(u64::MAX);
+        }
         let reached = |mark: &Fingerprint| mark.offset.as_of() <= limit;
         let passed = self.marks.partition_point(reached);
         let last = passed.checked_sub(1).and_then(|at| self.marks.get(at)).copied()?;
         self.marks.drain(..passed.saturating_sub(1)); // it stays, in case this flush fails
         let as_of = last.offset.as_of();
-        (as_of > self.durable).then_some(Checkpoint { epoch: self.epoch, as_of, last })
+        (as_of > self.durable).then_some(Checkpoint { epoch: self.epoch, as_of, last: Some(last) })
     }
 }

@@ -6,6 +6,7 @@ use tally_proto::{
     Action, CounterId, Decoded, Event, EventBatch, EventError, Kinds, Offset, RawEvent,
     RecordError, decode_record,
 };
+use tally_service::mutant;
 use tally_store::DeadLetter;
 
 use super::pending::Waiting;
@@ -20,8 +21,8 @@ const MOST_MARKS: usize = 1_024;
 pub enum Folded {
     /// All of it that was not folded before.
     All,
-    /// Records are missing from `expected` on: ask the log once more from there. If it answers
-    /// the same, there is nothing to be had, and the fold goes on.
+    /// Records are missing from `expected` on: ask the log which one stands next, tell
+    /// [`Engine::skip_hole`], and deliver from there once more.
     Hole {
         /// The offset to ask for.
         expected: Offset,
@@ -43,11 +44,15 @@ impl Engine {
         let mut outcome = Ok(Folded::All);
         for record in records {
             let expected = self.next.next();
-            if record.offset < expected {
+            if record.offset < expected && !mutant!("replay-counts-again") {
                 continue;
             }
-            if record.offset > expected && self.hole != Some((expected, record.offset)) {
-                self.hole = Some((expected, record.offset));
+            let is_hole =
+                self.hole.is_some_and(|(from, next)| from == expected && record.offset <= next);
+            if record.offset > expected && !is_hole && !mutant!("skip-gaps") {
+                if mutant!("hole-heard-twice") {
+                    self.hole = Some((expected, record.offset));
+                }
                 outcome = Ok(Folded::Hole { expected });
                 break;
             }
@@ -62,10 +67,15 @@ impl Engine {
         if let Some(record) = last {
             self.mark(record);
         }
-        if self.rows.len() > self.limits.counters {
-            self.evict();
-        }
+        self.make_room();
         outcome
+    }
+
+    /// The log says that no record stands between `expected` and `next`: there is nothing to be had.
+    pub fn skip_hole(&mut self, expected: Offset, next: Offset) {
+        if !mutant!("hole-heard-twice") {
+            self.hole = Some((expected, next));
+        }
     }
 
     /// Notes that a checkpoint could stand after this record.
@@ -78,7 +88,12 @@ impl Engine {
         }
     }
 
-    fn evict(&mut self) {
+    /// Evicts clean rows while there are too many. A fold that is paused because memory is full
+    /// must find room without folding, so every flush comes here too.
+    pub(super) fn make_room(&mut self) {
+        if self.rows.len() <= self.limits.counters {
+            return;
+        }
         for scope in self.rows.evict(self.limits.counters) {
             self.scopes.release(scope);
         }

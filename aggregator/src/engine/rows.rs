@@ -8,6 +8,7 @@ use std::hash::BuildHasher;
 use foldhash::fast::FixedState;
 use hashbrown::HashTable;
 use tally_proto::{AsOf, Lane, Offset};
+use tally_service::mutant;
 
 /// The number of a row.
 pub(super) type RowNumber = u32;
@@ -37,7 +38,14 @@ impl Row {
     }
 
     fn is_evictable(&self) -> bool {
-        self.flags & (LOADING | DIRTY | FLYING | FREE) == 0
+        let mut busy = LOADING | DIRTY | FLYING | FREE;
+        if mutant!("evict-dirty") {
+            busy = LOADING | FREE;
+        }
+        if mutant!("evict-flying") {
+            busy = LOADING | DIRTY | FREE;
+        }
+        self.flags & busy == 0
     }
 }
 
@@ -66,6 +74,8 @@ pub(super) struct Rows {
     dirty: Vec<RowNumber>,
     /// Where the search for a row to evict goes on.
     hand: RowNumber,
+    /// Where the search for rows to read back goes on.
+    sampled: RowNumber,
     hasher: FixedState,
 }
 
@@ -77,6 +87,7 @@ impl Default for Rows {
             free: Vec::new(),
             dirty: Vec::new(),
             hand: 0,
+            sampled: 0,
             hasher: FixedState::with_seed(0x0074_616c_6c79), // the fold must not differ by process
         }
     }
@@ -164,10 +175,19 @@ impl Rows {
     /// Adds the delta of the record at `offset` to a row that has its base.
     pub(super) fn add(&mut self, number: RowNumber, offset: Offset, delta: i64) -> Added {
         let Some(row) = self.get_mut(number) else { return Added::Before };
-        if row.as_of.covers(offset) {
+        if row.as_of.covers(offset) && !mutant!("count-what-the-base-holds")
+            || mutant!("as-of-inclusive") && row.as_of.next() == offset
+        {
             return Added::Before;
         }
-        let Some(total) = row.total.checked_add(delta) else { return Added::Overflow };
+        let mut sum = row.total.checked_add(delta);
+        if mutant!("overflow-wraps") {
+            sum = Some(row.total.wrapping_add(delta));
+        }
+        let Some(mut total) = sum else { return Added::Overflow };
+        if mutant!("clamp-partials") {
+            total = total.max(0);
+        }
         row.total = total;
         if row.flags & (DIRTY | USED) != (DIRTY | USED) {
             self.set_dirty(number);
@@ -203,9 +223,20 @@ impl Rows {
             if let Some(row) = self.get_mut(*number) {
                 row.flags &= !FLYING;
             }
+            if mutant!("landed-is-clean") {
+                self.forget_change(*number);
+            }
             if !written {
                 self.set_dirty(*number);
             }
+        }
+    }
+
+    /// Only for a mutant: what changed while the row flew is taken for written.
+    fn forget_change(&mut self, number: RowNumber) {
+        self.dirty.retain(|dirty| *dirty != number);
+        if let Some(row) = self.get_mut(number) {
+            row.flags &= !DIRTY;
         }
     }
 
@@ -234,6 +265,21 @@ impl Rows {
             }
         }
         scopes
+    }
+
+    /// Some rows that are neither dirty nor being written, by turns.
+    pub(super) fn take_sample(&mut self, most: usize) -> Vec<RowNumber> {
+        let slots = self.slots();
+        let mut sample = Vec::with_capacity(most);
+        for _ in 0..slots.min(most.saturating_mul(8)) {
+            let number = self.sampled;
+            let next = number.saturating_add(1);
+            self.sampled = if (next as usize) < slots { next } else { 0 };
+            if sample.len() < most && self.get(number).is_some_and(Row::is_evictable) {
+                sample.push(number);
+            }
+        }
+        sample
     }
 
     fn slots(&self) -> usize {

@@ -41,6 +41,9 @@ impl Runner {
         match written {
             Ok(wrote) => {
                 self.metrics.flushed(wrote.took, wrote.rows, wrote.dead_letters);
+                if let Some(acknowledged) = wrote.checkpoint {
+                    self.floors.insert(partition, acknowledged);
+                }
                 self.poller.report(partition, engine.durable().next());
             }
             Err(error) if error.is_retryable() => {

@@ -8,16 +8,27 @@ use tally_store::Progress;
 
 use super::Runner;
 use crate::owned::{Owned, Phase};
+use crate::recognise::Known;
+
+/// Rows that are read back with each comparison.
+const SAMPLE: usize = 16;
 
 impl Runner {
     pub(super) fn recognise_if_due(&mut self, partition: Partition, now: Duration) {
         let Some(owned) = self.owned.get_mut(&partition) else { return };
         let assignment = owned.assignment;
-        let Some(last) = owned.engine().map(|engine| engine.last()) else { return };
-        if !owned.begin_recognising(now) {
+        if owned.engine().is_none() || !owned.begin_recognising(now) {
             return;
         }
-        let task = self.work.clone().recognise(partition, last);
+        let Some(engine) = owned.engine() else { return };
+        let known = Known {
+            next: engine.next(),
+            last: engine.last(),
+            acknowledged: self.floors.get(&partition).copied().unwrap_or_default(),
+            durable: engine.durable(),
+            sample: engine.take_sample(SAMPLE),
+        };
+        let task = self.work.clone().recognise(partition, known);
         self.send(partition, assignment, task);
     }
 

@@ -74,7 +74,12 @@ fn append(shared: &Shared, appends: Vec<Append>, now_ms: i64) {
 /// places stay theirs while the lock is not held.
 fn write(shared: &Shared, placed: &[Option<Placed>], now_ms: i64) -> Result<(), LogError> {
     let batch = shared.segments.lock().batch(placed.iter().flatten())?;
-    batch.commit()?;
+    if let Err(error) = batch.commit() {
+        if matches!(error, fjall::Error::Poisoned) {
+            shared.broken.stop();
+        }
+        return Err(error.into());
+    }
     shared.segments.lock().publish(placed.iter().flatten(), now_ms);
     Ok(())
 }

@@ -22,7 +22,7 @@ type Reply<T> = oneshot::Sender<Result<T, LogError>>;
 enum Question {
     ReadAt(Partition, Offset, Reply<Found>),
     Bounds(Partition, Reply<Bounds>),
-    IsTailEmpty(Partition, Offset, Reply<bool>),
+    FirstFrom(Partition, Offset, Reply<Option<Offset>>),
     Cluster(Reply<String>),
 }
 
@@ -63,12 +63,12 @@ impl Lookup {
         self.ask(|reply| Question::Bounds(of, reply)).await
     }
 
-    pub(super) async fn is_tail_empty(
+    pub(super) async fn first_from(
         &self,
         of: Partition,
         from: Offset,
-    ) -> Result<bool, LogError> {
-        self.ask(|reply| Question::IsTailEmpty(of, from, reply)).await
+    ) -> Result<Option<Offset>, LogError> {
+        self.ask(|reply| Question::FirstFrom(of, from, reply)).await
     }
 
     pub(super) async fn cluster(&self) -> Result<String, LogError> {
@@ -91,9 +91,9 @@ fn answer(consumer: &Reading, topic: &str, question: Question) {
         Question::Bounds(partition, reply) => {
             reply.send(bounds(consumer, topic, partition)).ok();
         }
-        Question::IsTailEmpty(partition, from, reply) => {
+        Question::FirstFrom(partition, from, reply) => {
             let next = next_record(consumer, topic, partition, from);
-            reply.send(next.map(|next| next.is_none())).ok();
+            reply.send(next.map(|next| next.map(|record| record.offset))).ok();
         }
         Question::Cluster(reply) => {
             let cluster = consumer.client().fetch_cluster_id(ANSWER);

@@ -36,7 +36,7 @@ impl Checkpoints {
         let name = || format!("checkpoint of partition {partition}");
         let checkpoint = Checkpoint::decode(&blob)
             .map_err(|error| StoreError::Unreadable { row: name(), error })?;
-        check_stamp(name, checkpoint.stamp(), written_at)?;
+        check_stamp(name, None, checkpoint.stamp(), written_at)?;
         Ok(Some(checkpoint))
     }
 

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use futures::stream::{self, StreamExt, TryStreamExt};
 use scylla::statement::prepared::PreparedStatement;
 use tally_proto::limits::MAX_LANES;
-use tally_proto::{CounterId, Fact, Lane, Partition, PositionError, Stamp, SubjectId};
+use tally_proto::{CounterId, Fact, Lane, Partition, PositionError, Stamp, SubjectId, check_name};
 
 use super::session::{Cql, decode, number, partition};
 use crate::port::StoreError;
@@ -22,6 +22,8 @@ pub(super) struct Facts {
     update: PreparedStatement,
     select: PreparedStatement,
     select_subject: PreparedStatement,
+    select_subjects: PreparedStatement,
+    select_subjects_after: PreparedStatement,
     lanes: Vec<i8>,
 }
 
@@ -36,11 +38,16 @@ impl Facts {
                       AND subject = ? AND kind = ? AND lane IN ? AND partition = ?";
         let select_subject = "SELECT kind, lane, partition, fact, WRITETIME(fact) FROM {}.facts \
                               WHERE namespace = ? AND subject = ?";
+        let subjects = "SELECT DISTINCT namespace, subject FROM {}.facts LIMIT ?";
+        let subjects_after = "SELECT DISTINCT namespace, subject FROM {}.facts \
+                              WHERE token(namespace, subject) > token(?, ?) LIMIT ?";
         Ok(Facts {
             cql: cql.clone(),
             update: cql.prepare(update).await?,
             select: cql.prepare(select).await?,
             select_subject: cql.prepare(select_subject).await?,
+            select_subjects: cql.prepare(subjects).await?,
+            select_subjects_after: cql.prepare(subjects_after).await?,
             lanes: (0..MAX_LANES).map(u8::cast_signed).collect(),
         })
     }
@@ -90,7 +97,46 @@ impl Facts {
             found = Some((lane, blob, written_at)).max(found.take());
         }
         let name = || format!("{counter} in partition {partition}");
-        found.map(|(lane, blob, at)| Ok((lane, read(name, &blob, at)?))).transpose()
+        found.map(|(lane, blob, at)| Ok((lane, read(name, lane, &blob, at)?))).transpose()
+    }
+
+    /// In the order of the store's own hashes.
+    pub(super) async fn list_subjects(
+        &self,
+        after: Option<&SubjectId>,
+        limit: usize,
+    ) -> Result<Vec<SubjectId>, StoreError> {
+        let mut after = after.cloned();
+        loop {
+            let mut subjects = self.page_of_subjects(after.as_ref(), limit).await?;
+            after = subjects.last().cloned();
+            // What the start-up check wrote is no subject; a page of nothing else is not the end.
+            let is_last = subjects.is_empty();
+            subjects.retain(|id| check_name(&id.namespace).is_ok());
+            if is_last || !subjects.is_empty() {
+                return Ok(subjects);
+            }
+        }
+    }
+
+    async fn page_of_subjects(
+        &self,
+        after: Option<&SubjectId>,
+        limit: usize,
+    ) -> Result<Vec<SubjectId>, StoreError> {
+        let limit = i32::try_from(limit).unwrap_or(i32::MAX);
+        let rows = match after {
+            None => self.cql.rows(&self.select_subjects, (limit,)).await?,
+            Some(SubjectId { namespace, subject }) => {
+                let values = (&**namespace, &**subject, limit);
+                self.cql.rows(&self.select_subjects_after, values).await?
+            }
+        };
+        let subject = |(namespace, subject): (String, String)| SubjectId {
+            namespace: namespace.into(),
+            subject: subject.into(),
+        };
+        Ok(decode(&rows)?.into_iter().map(subject).collect())
     }
 
     pub(super) async fn read_subject(&self, id: &SubjectId) -> Result<Vec<FactRow>, StoreError> {
@@ -108,7 +154,7 @@ impl Facts {
             |((kind, partition), (lane, blob, written_at)): ((String, _), (_, Vec<u8>, _))| {
                 let counter = CounterId { subject: id.clone(), kind: kind.into() };
                 let name = || format!("{counter} in partition {partition}");
-                let fact = read(name, &blob, written_at)?;
+                let fact = read(name, lane, &blob, written_at)?;
                 Ok(FactRow { counter, lane, partition, fact })
             };
         newest.into_iter().map(row).collect()
@@ -127,21 +173,27 @@ fn values(row: &FactRow) -> Result<Values<'_>, StoreError> {
 }
 
 /// The fact of a cell, if the cell was written under the fact's own stamp.
-fn read(name: impl Fn() -> String, blob: &[u8], written_at: i64) -> Result<Fact, StoreError> {
+fn read(
+    name: impl Fn() -> String,
+    lane: Lane,
+    blob: &[u8],
+    written_at: i64,
+) -> Result<Fact, StoreError> {
     let fact = Fact::decode(blob).map_err(|error| StoreError::Unreadable { row: name(), error })?;
-    check_stamp(name, fact.stamp(), written_at)?;
+    check_stamp(name, Some(lane), fact.stamp(), written_at)?;
     Ok(fact)
 }
 
 /// A cell that was written under another timestamp than its stamp would hide later facts.
 pub(super) fn check_stamp(
     name: impl Fn() -> String,
+    lane: Option<Lane>,
     stamp: Result<Stamp, PositionError>,
     written_at: i64,
 ) -> Result<(), StoreError> {
     match stamp {
         Ok(stamp) if stamp.raw() == written_at => Ok(()),
-        Ok(stamp) => Err(StoreError::Poisoned { row: name(), written_at, says: stamp.raw() }),
+        Ok(stamp) => Err(StoreError::Poisoned { row: name(), lane, written_at, says: stamp.raw() }),
         Err(error) => Err(StoreError::Unreadable { row: name(), error: error.into() }),
     }
 }

@@ -1,4 +1,4 @@
-//! Table `layout`: one row, written once by a lightweight transaction.
+//! Table `layout`: one row, written by lightweight transactions alone.
 
 use scylla::statement::prepared::PreparedStatement;
 use tally_proto::{BlobError, Layout};
@@ -9,16 +9,19 @@ use crate::port::StoreError;
 pub(super) struct Layouts {
     cql: Cql,
     insert: PreparedStatement,
+    update: PreparedStatement,
     select: PreparedStatement,
 }
 
 impl Layouts {
     pub(super) async fn prepare(cql: &Cql) -> Result<Self, StoreError> {
         let insert = "INSERT INTO {}.layout (id, layout) VALUES (0, ?) IF NOT EXISTS";
+        let update = "UPDATE {}.layout SET layout = ? WHERE id = 0 IF layout = ?";
         // A serial read sees every transaction that was acknowledged.
         let mut select = cql.prepare("SELECT layout FROM {}.layout WHERE id = 0").await?;
         select.set_consistency(scylla::statement::Consistency::Serial);
-        Ok(Layouts { cql: cql.clone(), insert: cql.prepare(insert).await?, select })
+        let (insert, update) = (cql.prepare(insert).await?, cql.prepare(update).await?);
+        Ok(Layouts { cql: cql.clone(), insert, update, select })
     }
 
     pub(super) async fn load(&self) -> Result<Option<Layout>, StoreError> {
@@ -32,9 +35,22 @@ impl Layouts {
 
     /// Writes the layout unless there is one; either way, the one in force is read back.
     pub(super) async fn create(&self, layout: &Layout) -> Result<Layout, StoreError> {
-        let json = serde_json::to_string(layout).expect("numbers and texts become JSON");
-        self.cql.write(&self.insert, (json,)).await?;
+        self.cql.write(&self.insert, (json(layout),)).await?;
+        self.in_force().await
+    }
+
+    /// Writes the new layout if the old one is in force; either way, the one in force is read back.
+    pub(super) async fn replace(&self, old: &Layout, new: &Layout) -> Result<Layout, StoreError> {
+        self.cql.write(&self.update, (json(new), json(old))).await?;
+        self.in_force().await
+    }
+
+    async fn in_force(&self) -> Result<Layout, StoreError> {
         let written = self.load().await?;
         written.ok_or_else(|| StoreError::Unavailable("the layout was not written".into()))
     }
+}
+
+fn json(layout: &Layout) -> String {
+    serde_json::to_string(layout).expect("numbers and texts become JSON")
 }

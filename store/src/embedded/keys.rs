@@ -15,6 +15,21 @@ pub(super) fn subject(subject: &SubjectId) -> Vec<u8> {
     key
 }
 
+/// What is above all keys of a subject, and below those of the next.
+pub(super) fn after_subject(id: &SubjectId) -> Vec<u8> {
+    let mut key = subject(id);
+    key.pop();
+    key.push(1); // names hold no byte below it
+    key
+}
+
+/// The subject of a fact's key.
+pub(super) fn read_subject(key: &[u8]) -> Option<SubjectId> {
+    let mut names = key.split(|byte| *byte == 0).map(std::str::from_utf8);
+    let (namespace, subject) = (names.next()?.ok()?, names.next()?.ok()?);
+    Some(SubjectId { namespace: namespace.into(), subject: subject.into() })
+}
+
 /// Subject, kind 0 partition: what all lanes of a fact begin with.
 pub(super) fn lanes(counter: &CounterId, partition: Partition) -> Vec<u8> {
     let mut key = subject(&counter.subject);
