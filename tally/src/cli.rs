@@ -3,6 +3,8 @@
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use tally_aggregator::epoch::Begin;
+use tally_proto::Offset;
 
 use crate::roles::Role;
 
@@ -94,8 +96,21 @@ pub(crate) enum Command {
     /// What was set aside, and why
     #[command(subcommand)]
     DeadLetters(DeadLetters),
+    /// Go on after the log was replaced on purpose
+    #[command(subcommand)]
+    Epoch(EpochCommand),
+    /// Go on after somebody wrote a fact's row by hand
+    #[command(subcommand)]
+    Lane(LaneCommand),
     /// Generate load in an open loop and measure latency
     Load(LoadArgs),
+    /// Kill, freeze and double processes of its own under load, then compare every total
+    #[command(after_help = "Embedded unless kafka.brokers and cql.contact_points are set; on a \
+        cluster it makes a topic and a keyspace of its own, and leaves them. Exit code 0 only if \
+        every total is equal to what was acknowledged.\n\nExamples:\n  \
+        tally prove\n  \
+        tally prove --duration 10m --rate 30000")]
+    Prove(ProveArgs),
     /// The settings in force
     #[command(subcommand)]
     Config(ConfigCommand),
@@ -184,6 +199,46 @@ pub(crate) enum DeadLetters {
     },
 }
 
+#[derive(Debug, Subcommand)]
+pub(crate) enum EpochCommand {
+    /// Freeze every checkpoint, write every row again under the next epoch, and go on
+    #[command(after_help = "Partitions whose log is still the one that was counted go on where \
+        they are. Stop ingest first, and start all processes again afterwards. If it breaks off, \
+        run it again: it goes on.\n\nExamples:\n  \
+        tally epoch next --from start     the topic was deleted and made anew\n  \
+        tally epoch next --from 1200      the topic was truncated at offset 1200")]
+    Next {
+        /// Where replaced partitions begin: start, end, or an offset
+        #[arg(long, value_parser = parse_begin)]
+        from: Begin,
+        /// Nothing runs: do not wait until every aggregator has noticed
+        #[arg(long)]
+        stopped: bool,
+    },
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum LaneCommand {
+    /// Count a poisoned row again from the log, and write it to the next lane
+    #[command(after_help = "The stopped partition goes on by itself within half a minute.\n\n\
+        Example:\n  tally lane next view video:123 --partition 7")]
+    Next {
+        /// Such as view
+        kind: String,
+        /// Such as video:123
+        subject: String,
+        /// The namespace of the subject
+        #[arg(long)]
+        namespace: Option<String>,
+        /// The partition that stopped
+        #[arg(long)]
+        partition: u32,
+        /// What the row should say, if the log does not hold all of it any more
+        #[arg(long, allow_negative_numbers = true)]
+        total: Option<i64>,
+    },
+}
+
 #[derive(Debug, Clone, Args)]
 pub(crate) struct LoadArgs {
     /// Events a second
@@ -215,12 +270,36 @@ pub(crate) struct LoadArgs {
     pub(crate) seed: u64,
 }
 
+#[derive(Debug, Clone, Args)]
+pub(crate) struct ProveArgs {
+    /// How long, such as 60s or 10m
+    #[arg(long, default_value = "60s", value_parser = parse_duration)]
+    pub(crate) duration: std::time::Duration,
+    /// Events a second
+    #[arg(long, default_value_t = 20_000)]
+    pub(crate) rate: u64,
+    /// Leave logs and data where they are
+    #[arg(long)]
+    pub(crate) keep: bool,
+}
+
 #[derive(Debug, Subcommand)]
 pub(crate) enum ConfigCommand {
     /// Every setting, its value and where it came from; secrets are masked
     Print,
     /// Exit code 0 if the settings are right, else 2 and one line
     Check,
+}
+
+fn parse_begin(text: &str) -> Result<Begin, String> {
+    match text {
+        "start" => Ok(Begin::Start),
+        "end" => Ok(Begin::End),
+        offset => match offset.parse() {
+            Ok(offset) => Ok(Begin::At(Offset(offset))),
+            Err(_) => Err(format!("'{offset}' is neither start, nor end, nor an offset")),
+        },
+    }
 }
 
 fn parse_duration(text: &str) -> Result<std::time::Duration, String> {

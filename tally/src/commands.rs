@@ -3,18 +3,22 @@
 mod config;
 mod counters;
 mod dead_letters;
+mod epoch;
+mod lane;
 mod load;
+mod prove;
 mod route;
 mod setup;
 mod status;
 
 use std::process::ExitCode;
 
+use tally_proto::{CounterId, DEFAULT_NAMESPACE, Partition};
 use tally_service::config::{Loaded, Sources};
 use tally_service::stopper::Stopper;
 
 use crate::WRONG_USAGE;
-use crate::cli::{Command, DeadLetters, Global};
+use crate::cli::{Command, DeadLetters, EpochCommand, Global, LaneCommand};
 use crate::client::Client;
 use crate::roles::{self, Role};
 use crate::settings::Settings;
@@ -67,7 +71,16 @@ async fn dispatch(
         Command::DeadLetters(DeadLetters::Show { partition, offset, index, days }) => {
             dead_letters::show(&client, output, (partition, offset, index), days).await
         }
+        Command::Epoch(EpochCommand::Next { from, stopped }) => {
+            epoch::next(&loaded.settings, output, from, stopped).await
+        }
+        Command::Lane(LaneCommand::Next { kind, subject, namespace, partition, total }) => {
+            let namespace = namespace.as_deref().unwrap_or(DEFAULT_NAMESPACE);
+            let counter = CounterId::new(namespace, &kind, &subject)?;
+            lane::next(&loaded.settings, output, Partition(partition), counter, total).await
+        }
         Command::Load(args) => load::run(&client, output, args, stopper).await,
+        Command::Prove(args) => prove::run(loaded.settings, &global, &args, stopper).await,
         Command::Config(command) => config::run(&command, output, &loaded),
     }
 }

@@ -1,5 +1,8 @@
 //! What commands print: tables for people, JSON for programs; always on stdout.
 
+use std::io::{ErrorKind, Write};
+
+use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 
 use crate::cli::Output;
@@ -14,8 +17,11 @@ pub(crate) fn print<T: Serialize>(
         Output::Json => serde_json::to_string_pretty(result)?,
         Output::Table => table(result),
     };
-    println!("{}", text.trim_end_matches('\n'));
-    Ok(())
+    match writeln!(std::io::stdout(), "{}", text.trim_end_matches('\n')) {
+        // Who reads no further has what it wanted.
+        Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
+        written => Ok(written?),
+    }
 }
 
 /// Columns as wide as their widest cell, the header first.
@@ -32,4 +38,11 @@ pub(crate) fn table(header: &[&str], rows: &[Vec<String>]) -> String {
     let mut lines = vec![line(&mut header.iter().copied())];
     lines.extend(rows.iter().map(|row| line(&mut row.iter().map(String::as_str))));
     lines.join("\n")
+}
+
+/// A bar on stderr; hidden where that is no terminal.
+pub(crate) fn progress(length: u64, template: &str) -> ProgressBar {
+    let style = ProgressStyle::with_template(template);
+    let bar = ProgressBar::new(length);
+    bar.with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
 }

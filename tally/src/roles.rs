@@ -1,11 +1,12 @@
 //! The roles: what each of them runs, and in which order it stops.
 
 use std::future::Future;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use anyhow::{Context as _, ensure};
+use anyhow::{Context as _, bail, ensure};
 use axum::Router;
+use futures::future::BoxFuture;
 use tally_ingest::Ingest;
 use tally_proto::Kinds;
 use tally_reader::Reader;
@@ -84,6 +85,7 @@ pub(crate) async fn run(role: Role, settings: Settings, stopper: Stopper) -> any
         router = router.merge(tally_ingest::router(started.clone()));
         ingest = Some(started);
     }
+    let broken = process.watch_for_breakage(&stopper);
     let background = Stopper::new();
     if role.reads() {
         router = router.merge(process.start_reader(&background));
@@ -97,10 +99,34 @@ pub(crate) async fn run(role: Role, settings: Settings, stopper: Stopper) -> any
         eprintln!("tally serves at http://{address}  (stop it with ctrl-c)");
     }
     let http = serve(listening, router, HttpLimits::default(), stopper.clone());
-    wait_for(http, aggregator, ingest, &stopper, &background).await
+    let ended = wait_for(http, aggregator, ingest, &stopper, &background).await;
+    match broken.get() {
+        Some(why) => bail!("{why}"),
+        None => ended,
+    }
 }
 
 impl Process {
+    /// Stops the process when its log or store can never be written again by it.
+    fn watch_for_breakage(&self, stopper: &Stopper) -> Arc<OnceLock<String>> {
+        let broken = Arc::new(OnceLock::new());
+        let (log, store) = (self.backends.log.clone(), self.backends.store.clone());
+        let parts: [BoxFuture<'static, String>; 2] = [
+            Box::pin(async move { log.broken().await }),
+            Box::pin(async move { store.broken().await }),
+        ];
+        for part in parts {
+            let (broken, stopper) = (broken.clone(), stopper.clone());
+            tokio::spawn(async move {
+                let why = part.await;
+                tracing::error!(why, "stopping");
+                broken.set(why).ok();
+                stopper.stop();
+            });
+        }
+        broken
+    }
+
     fn ingest(&self) -> Ingest {
         Ingest::start(tally_ingest::Context {
             log: self.backends.log.clone(),
@@ -117,6 +143,7 @@ impl Process {
         let reader = Arc::new(Reader::new(tally_reader::Context {
             store: self.backends.store.clone(),
             partitions: self.backends.log.partitions(),
+            epoch: self.backends.epoch,
             kinds: self.kinds.clone(),
             settings: self.settings.reader.clone(),
             clock: self.clock.clone(),
@@ -139,6 +166,7 @@ impl Process {
             epoch: self.backends.epoch,
             kinds: self.kinds.clone(),
             settings: self.settings.aggregator.clone(),
+            limits: self.settings.aggregator.engine_limits(self.backends.log.partitions()),
             flush: self.settings.flush.clone(),
             id,
             clock: self.clock.clone(),

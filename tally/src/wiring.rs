@@ -30,29 +30,47 @@ pub(crate) struct Backends {
     _lock: Option<File>,
 }
 
+/// A log, a store and a layout that may not belong together.
+pub(crate) struct Parts {
+    pub(crate) log: Arc<dyn EventLog>,
+    pub(crate) store: Arc<dyn FactStore>,
+    pub(crate) layout: Layout,
+    lock: Option<File>,
+}
+
+impl Parts {
+    /// Whether no other process can work on them.
+    pub(crate) fn is_alone(&self) -> bool {
+        self.lock.is_some()
+    }
+}
+
 /// Opens the log and the store that the settings name, and refuses a pair that does not belong
 /// together. A log or store that does not answer yet is waited for.
 pub(crate) async fn open(settings: &Settings, clock: SharedClock) -> anyhow::Result<Backends> {
+    let Parts { log, store, layout, lock } = open_parts(settings, clock).await?;
+    check_layout(&layout, &*log, settings)?;
+    let epoch = Epoch::new(u64::from(layout.epoch))?;
+    Ok(Backends { log, store, epoch, _lock: lock })
+}
+
+/// Opens the log and the store that the settings name, whether or not they belong together.
+pub(crate) async fn open_parts(settings: &Settings, clock: SharedClock) -> anyhow::Result<Parts> {
     let lock = lock_if_embedded(settings)?;
-    let store = patiently("store", || open_store(settings)).await?;
-    let log = patiently("log", || open_log(settings, clock.clone())).await?;
-    let layout = match store.layout().await? {
+    let store = patiently("store", async || open_store(settings).await).await?;
+    let log = patiently("log", async || open_log(settings, clock.clone()).await).await?;
+    let layout = match patiently("store", async || Ok(store.layout().await?)).await? {
         Some(layout) => layout,
         None if settings.cql.contact_points.is_some() => {
             bail!("the store has no layout yet: run `tally setup` once")
         }
         None => store.create_layout(&layout_of(&*log)).await?,
     };
-    check_layout(&layout, &*log, settings)?;
-    let epoch = Epoch::new(u64::from(layout.epoch))?;
-    Ok(Backends { log, store, epoch, _lock: lock })
+    Ok(Parts { log, store, layout, lock })
 }
 
 /// Tries again for as long as the other side does not answer; other errors are final.
-async fn patiently<T, F>(part: &str, mut open: impl FnMut() -> F) -> anyhow::Result<T>
-where
-    F: Future<Output = anyhow::Result<T>>,
-{
+async fn patiently<T>(part: &str, open: impl AsyncFn() -> anyhow::Result<T>) -> anyhow::Result<T> {
     let mut waits = backoff(Duration::from_millis(100), Duration::from_secs(5));
     loop {
         match open().await {
@@ -174,7 +192,8 @@ fn check_layout(layout: &Layout, log: &dyn EventLog, settings: &Settings) -> any
     ensure!(
         layout.cluster == log.cluster(),
         "the layout belongs to the log of cluster '{}', but this is cluster '{}': facts of one log \
-         are false of another. Connect to the right one, or use another keyspace",
+         are false of another. Connect to the right one, use another keyspace, or, if it replaces \
+         the former one on purpose, go on with `tally epoch next`",
         layout.cluster,
         log.cluster()
     );

@@ -4,12 +4,10 @@
 mod events;
 mod report;
 
-use std::io::IsTerminal;
 use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::ensure;
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use reqwest::Method;
 use tally_service::clock::{SharedClock, SystemClock, sleep};
 use tally_service::stopper::Stopper;
@@ -20,6 +18,8 @@ use crate::client::Client;
 use crate::output;
 use events::Events;
 use report::Report;
+
+const PROGRESS: &str = "{bar:40} {pos}/{len} requests  {per_sec}  {eta}";
 
 /// What became of one request.
 struct Answered {
@@ -40,7 +40,7 @@ pub(crate) async fn run(
     ensure!(args.skew >= 0.0, "--skew must not be negative");
     client.text(client.request(Method::GET, "/livez")).await?; // is anybody there?
     let requests = (args.rate as f64 * args.duration.as_secs_f64() / args.batch as f64).ceil();
-    let progress = progress_bar(requests as u64);
+    let progress = output::progress(requests as u64, PROGRESS);
     let clock = SystemClock::shared();
     let (answered, mut answers) = mpsc::unbounded_channel();
     let sending = send(client, &args, requests as u64, clock.clone(), answered, stopper);
@@ -95,15 +95,4 @@ async fn send(
             drop(permit);
         });
     }
-}
-
-fn progress_bar(requests: u64) -> ProgressBar {
-    let target = if std::io::stderr().is_terminal() {
-        ProgressDrawTarget::stderr()
-    } else {
-        ProgressDrawTarget::hidden()
-    };
-    let style = ProgressStyle::with_template("{bar:40} {pos}/{len} requests  {per_sec}  {eta}");
-    let bar = ProgressBar::with_draw_target(Some(requests), target);
-    bar.with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
 }
