@@ -88,7 +88,9 @@ async fn the_variables_of_the_compose_file_are_settings() {
 
 #[test]
 fn the_documents_link_to_what_exists() {
-    for document in ["README.md", "ARCHITECTURE.md", "docs/operating.md", "bench/README.md"] {
+    for document in
+        ["README.md", "ARCHITECTURE.md", "docs/operating.md", "docs/benchmarks.md", "docs/proof.md"]
+    {
         let text = read(document);
         let folder = root().join(document).parent().unwrap().to_owned();
         for link in text.split("](").skip(1).filter_map(|rest| rest.split(')').next()) {

@@ -80,3 +80,11 @@ async fn wrong_settings_are_refused_with_one_line_before_a_port_is_opened() {
     assert_eq!(status.code(), Some(1));
     assert!(log.contains("needs both kafka.brokers and cql.contact_points"), "{log}");
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn anybody_can_prove_it_on_their_own_machine() {
+    let prove = ["prove", "--duration", "15s", "--rate", "5000"];
+    let (status, said) = Process::run(&prove, &BTreeMap::new()).await;
+    assert!(status.success() && said.contains("every total is equal to the truth"), "{said}");
+    assert!(said.contains("serve: "), "nothing was done to it: {said}");
+}

@@ -5,6 +5,7 @@
 
 mod contracts;
 mod documents;
+mod drills;
 mod embedded;
 mod faults;
 mod foreign;

@@ -7,7 +7,7 @@ use rdkafka::admin::{AdminClient, AdminOptions};
 use rdkafka::client::DefaultClientContext;
 use serde_json::Value;
 
-use crate::support::{Load, Process, Site};
+use crate::support::{Load, Process, Site, unix_ms};
 
 async fn total(reader: &Process, subject: &str) -> String {
     let url = format!("{}/v1/counters/view/{subject}", reader.url);
@@ -48,8 +48,7 @@ async fn a_replaced_topic_stops_its_partitions_and_nothing_is_counted_wrongly() 
     let (ingest, reader) = (site.ingest().await, site.reader().await);
     let aggregator = site.assigned_aggregator().await;
     send(&ingest, "a", 20).await;
-    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
-    Load::new(0).wait_until(&reader.url, i64::try_from(now.as_millis()).unwrap()).await;
+    Load::new(0).wait_until(&reader.url, unix_ms()).await;
     assert_eq!(total(&reader, "a").await, "20");
     assert!(ingest.stop().await.success());
 
@@ -74,4 +73,19 @@ async fn a_replaced_topic_stops_its_partitions_and_nothing_is_counted_wrongly() 
         .wait_for_message(|line| line["message"] == "partition stopped, an operator must look")
         .await;
     assert_eq!(total(&reader, "a").await, "20");
+
+    // The operator goes on with it: what was counted stays, what the new log holds is added.
+    assert!(ingest.stop().await.success());
+    let next = ["epoch", "next", "--from", "start"];
+    let (status, said) = Process::run(&next, &site.settings).await;
+    assert!(status.success() && said.contains("epoch 2 is in force"), "{said}");
+    aggregator
+        .wait_for_message(|line| line["why"].as_str().is_some_and(|why| why.contains("epoch 2")))
+        .await;
+    assert!(aggregator.stop().await.success() && reader.stop().await.success());
+    let (ingest, reader) = (site.ingest().await, site.reader().await);
+    let _aggregator = site.assigned_aggregator().await;
+    send(&ingest, "a", 5).await;
+    Load::new(0).wait_until(&reader.url, unix_ms()).await;
+    assert_eq!(total(&reader, "a").await, "65");
 }

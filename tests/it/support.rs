@@ -5,7 +5,7 @@ mod process;
 mod servers;
 mod site;
 
-pub(crate) use load::Load;
+pub(crate) use load::{Load, unix_ms};
 pub(crate) use process::Process;
 pub(crate) use servers::{Outage, Servers, servers};
 pub(crate) use site::Site;

@@ -145,7 +145,8 @@ impl Load {
     }
 }
 
-fn unix_ms() -> i64 {
+/// Now, in milliseconds since 1970.
+pub(crate) fn unix_ms() -> i64 {
     let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap();
     i64::try_from(since.as_millis()).unwrap()
 }
