@@ -184,6 +184,49 @@ mod tests {
         open()
     }
 
+    /// A power cut leaves the last write torn anywhere, with zeros behind: the file is as long as it
+    /// may grow from the beginning.
+    #[tokio::test]
+    async fn a_log_torn_at_any_byte_of_its_last_write_opens_with_what_was_written_before() {
+        let folder = tempfile::tempdir().unwrap();
+        let open = |folder: &Path| {
+            let settings = EmbeddedLogSettings::default();
+            EmbeddedLog::open(folder, Some(1), settings, SystemClock::shared()).unwrap()
+        };
+        let journal = |folder: &Path| folder.join("0.jnl");
+        let written = |folder: &Path| {
+            let bytes = std::fs::read(journal(folder)).unwrap();
+            bytes.iter().rposition(|byte| *byte != 0).unwrap() + 1
+        };
+        let log = open(folder.path());
+        log.append(Partition(0), record(10)).await.unwrap();
+        let first = written(folder.path());
+        log.append(Partition(0), record(10)).await.unwrap();
+        let second = written(folder.path());
+        for cut in first..second {
+            let torn = tempfile::tempdir().unwrap();
+            copy(folder.path(), torn.path());
+            let file = std::fs::File::options().write(true).open(journal(torn.path())).unwrap();
+            let length = file.metadata().unwrap().len();
+            file.set_len(cut as u64).unwrap();
+            file.set_len(length).unwrap();
+            let bounds = open(torn.path()).bounds(Partition(0)).await.unwrap();
+            assert_eq!(bounds.end, Offset(1), "cut at {cut} of {second}");
+        }
+    }
+
+    fn copy(from: &Path, to: &Path) {
+        for entry in std::fs::read_dir(from).unwrap().map(Result::unwrap) {
+            let to = to.join(entry.file_name());
+            if entry.file_type().unwrap().is_dir() {
+                std::fs::create_dir(&to).unwrap();
+                copy(&entry.path(), &to);
+            } else {
+                std::fs::copy(entry.path(), to).unwrap();
+            }
+        }
+    }
+
     #[tokio::test]
     async fn another_partition_count_is_refused() {
         let folder = tempfile::tempdir().unwrap();
