@@ -183,5 +183,5 @@ async fn an_error_of_a_node_is_told_as_one_to_try_again_and_nothing_is_lost() {
     let asked: Vec<_> = (0..50).map(counter).collect();
     let loaded = store.load_facts(Partition(0), &asked).await.unwrap();
     assert!(loaded.iter().all(|l| l.is_some_and(|(_, fact)| fact.total == 7)));
-    proxy.finish().await.ok();
+    drop(proxy); // its own `finish` panics when a worker is still on its way out
 }
