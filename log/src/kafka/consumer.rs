@@ -90,6 +90,7 @@ impl KafkaConsumer {
             .set("queued.min.messages", "20000")
             .set("queued.max.messages.kbytes", "4096") // of one partition
             .set("fetch.message.max.bytes", "1048576")
+            .set("fetch.queue.backoff.ms", "10") // when that is full; else a second is lost each time
             .set("fetch.wait.max.ms", "100")
             .set("fetch.error.backoff.ms", "100")
             .set("group.id", "tally-unused"); // required by the client, also where none joins
