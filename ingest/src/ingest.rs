@@ -112,7 +112,7 @@ impl Ingest {
         let partitions = u32::try_from(self.queues.len()).unwrap_or(u32::MAX);
         let mut routed: Vec<(Partition, &Event<'_>)> = events
             .iter()
-            .map(|event| (route(event.namespace, event.subject, 0, partitions), event))
+            .map(|event| (route(event.namespace, event.subject, event.slot(), partitions), event))
             .collect();
         routed.sort_by_key(|(partition, _)| *partition); // stable: order within a counter stays
         let mut answers = Vec::new();

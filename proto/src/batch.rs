@@ -22,6 +22,8 @@ pub struct BatchBuilder {
     wire: wire::EventBatch,
     /// (scope, subject) to the index of its counter; keys come straight from the network.
     counters: HashTable<u32>,
+    /// Per counter: the index of the entry that its deltas are summed in.
+    entry_of: Vec<Option<u32>>,
     hasher: RandomState,
     /// An upper bound of the encoded length.
     bytes: usize,
@@ -30,6 +32,9 @@ pub struct BatchBuilder {
 /// Upper bound of what one more counter costs beside its subject: a tag and a length of the
 /// subject (4), and three varints (5, 5 and 10).
 const COUNTER_BYTES: usize = 24;
+
+/// Upper bound of what one more act costs beside its actor: a tag and a length, a varint, a flag.
+const ACT_BYTES: usize = 10;
 
 impl BatchBuilder {
     /// Whether nothing was added yet.
@@ -44,11 +49,49 @@ impl BatchBuilder {
 
     /// Adds one event, or says that the record is full.
     pub fn try_push(&mut self, event: &Event<'_>) -> Result<(), Full> {
-        let Action::Add(delta) = event.action;
-        let cost = event.subject.len().saturating_add(COUNTER_BYTES);
+        let actor = match event.action {
+            Action::Add(_) => "",
+            Action::Set(actor) | Action::Unset(actor) => actor,
+        };
+        let act_cost = actor.len().saturating_add(ACT_BYTES);
+        let cost = event.subject.len().saturating_add(COUNTER_BYTES).saturating_add(act_cost);
         if self.bytes.saturating_add(cost) > MAX_RECORD_BYTES && !self.is_empty() {
             return Err(Full);
         }
+        let counter = self.counter(event)?;
+        match event.action {
+            Action::Add(delta) => self.add(counter, delta)?,
+            Action::Set(_) | Action::Unset(_) => {
+                self.wire.act_counter_of.push(counter);
+                self.wire.actors.push(Bytes::copy_from_slice(actor.as_bytes()));
+                self.wire.comes_in.push(matches!(event.action, Action::Set(_)));
+                self.bytes = self.bytes.saturating_add(act_cost);
+            }
+        }
+        self.wire.events = self.wire.events.saturating_add(1);
+        Ok(())
+    }
+
+    /// Adds a delta to the counter's entry, or begins one.
+    fn add(&mut self, counter: u32, delta: i64) -> Result<(), Full> {
+        let entry = self.entry_of.get(counter as usize).copied().flatten();
+        match entry.and_then(|entry| self.wire.deltas.get_mut(entry as usize)) {
+            // A sum that would overflow goes on in a new record.
+            Some(sum) => *sum = sum.checked_add(delta).ok_or(Full)?,
+            None => {
+                let entry = u32::try_from(self.wire.deltas.len()).map_err(|_| Full)?;
+                self.wire.counter_of.push(counter);
+                self.wire.deltas.push(delta);
+                if let Some(place) = self.entry_of.get_mut(counter as usize) {
+                    *place = Some(entry);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The index of an event's counter.
+    fn counter(&mut self, event: &Event<'_>) -> Result<u32, Full> {
         let scope = self.scope(event.namespace, &event.kind.name);
         let hash = self.hasher.hash_one((scope, event.subject));
         let wire = &mut self.wire;
@@ -57,30 +100,22 @@ impl BatchBuilder {
             wire.scope_of.get(at) == Some(&scope)
                 && wire.subjects.get(at).is_some_and(|known| known == event.subject)
         });
-        if let Some(counter) = known.copied() {
-            // While counters and entries run in step, a counter's entry has its own index.
-            let sum = wire.deltas.get_mut(counter as usize);
-            match sum.and_then(|sum| sum.checked_add(delta).map(|added| (sum, added))) {
-                Some((sum, added)) => *sum = added,
-                None => return Err(Full), // the sum would overflow: go on in a new record
-            }
-        } else {
-            let counter = u32::try_from(wire.subjects.len()).map_err(|_| Full)?;
-            wire.subjects.push(Bytes::copy_from_slice(event.subject.as_bytes()));
-            wire.scope_of.push(scope);
-            wire.counter_of.push(counter);
-            wire.deltas.push(delta);
-            self.bytes = self.bytes.saturating_add(cost);
-            let hasher = &self.hasher;
-            self.counters.insert_unique(hash, counter, |counter| {
-                let at = *counter as usize;
-                let subject = wire.subjects.get(at).map_or(&b""[..], |subject| subject);
-                let scope = wire.scope_of.get(at).copied().unwrap_or(0);
-                hasher.hash_one((scope, std::str::from_utf8(subject).unwrap_or("")))
-            });
+        if let Some(counter) = known {
+            return Ok(*counter);
         }
-        wire.events = wire.events.saturating_add(1);
-        Ok(())
+        let counter = u32::try_from(wire.subjects.len()).map_err(|_| Full)?;
+        wire.subjects.push(Bytes::copy_from_slice(event.subject.as_bytes()));
+        wire.scope_of.push(scope);
+        self.entry_of.push(None);
+        self.bytes = self.bytes.saturating_add(event.subject.len()).saturating_add(COUNTER_BYTES);
+        let hasher = &self.hasher;
+        self.counters.insert_unique(hash, counter, |counter| {
+            let at = *counter as usize;
+            let subject = wire.subjects.get(at).map_or(&b""[..], |subject| subject);
+            let scope = wire.scope_of.get(at).copied().unwrap_or(0);
+            hasher.hash_one((scope, std::str::from_utf8(subject).unwrap_or("")))
+        });
+        Ok(counter)
     }
 
     /// The record's bytes.
@@ -129,6 +164,19 @@ pub struct Entry<'a> {
     pub delta: i64,
 }
 
+/// One act on a set of a batch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Act<'a> {
+    /// The index of its scope.
+    pub scope: usize,
+    /// The thing counted.
+    pub subject: &'a str,
+    /// Who acts.
+    pub actor: &'a str,
+    /// Whether the actor comes in, or goes out.
+    pub comes_in: bool,
+}
+
 /// A batch that was read back: every index is in range, every name is a name.
 #[derive(Debug, Clone, PartialEq)]
 pub struct EventBatch(wire::EventBatch);
@@ -149,12 +197,22 @@ impl EventBatch {
         if wire.counter_of.iter().any(|counter| *counter as usize >= wire.subjects.len()) {
             return Err(damaged("an entry of no counter"));
         }
+        let acts = wire.act_counter_of.len();
+        if wire.actors.len() != acts || wire.comes_in.len() != acts {
+            return Err(damaged("columns of different lengths"));
+        }
+        if wire.act_counter_of.iter().any(|counter| *counter as usize >= wire.subjects.len()) {
+            return Err(damaged("an act on no counter"));
+        }
         let is_name =
             |bytes: &[u8]| std::str::from_utf8(bytes).is_ok_and(|n| check_name(n).is_ok());
         let scope_ok = |scope: &wire::Scope| {
             (scope.namespace.is_empty() || is_name(&scope.namespace)) && is_name(&scope.kind)
         };
-        if !wire.scopes.iter().all(scope_ok) || !wire.subjects.iter().all(|s| is_name(s)) {
+        if !wire.scopes.iter().all(scope_ok)
+            || !wire.subjects.iter().all(|s| is_name(s))
+            || !wire.actors.iter().all(|actor| is_name(actor))
+        {
             return Err(damaged("a name that is none"));
         }
         Ok(EventBatch(wire))
@@ -179,13 +237,25 @@ impl EventBatch {
     /// Its entries, in order.
     pub fn entries(&self) -> impl ExactSizeIterator<Item = Entry<'_>> {
         self.0.counter_of.iter().zip(&self.0.deltas).map(|(counter, delta)| {
-            let at = *counter as usize;
-            Entry {
-                scope: self.0.scope_of.get(at).map_or(0, |scope| *scope as usize),
-                subject: self.0.subjects.get(at).map_or("", |subject| text(subject)),
-                delta: *delta,
-            }
+            let (scope, subject) = self.counter(*counter);
+            Entry { scope, subject, delta: *delta }
         })
+    }
+
+    /// Its acts on sets, in order. In a dead letter's index they come after the entries.
+    pub fn acts(&self) -> impl ExactSizeIterator<Item = Act<'_>> {
+        let acts = self.0.act_counter_of.iter().zip(&self.0.actors).zip(&self.0.comes_in);
+        acts.map(|((counter, actor), comes_in)| {
+            let (scope, subject) = self.counter(*counter);
+            Act { scope, subject, actor: text(actor), comes_in: *comes_in }
+        })
+    }
+
+    /// Scope and subject of a counter.
+    fn counter(&self, counter: u32) -> (usize, &str) {
+        let at = counter as usize;
+        let scope = self.0.scope_of.get(at).map_or(0, |scope| *scope as usize);
+        (scope, self.0.subjects.get(at).map_or("", |subject| text(subject)))
     }
 }
 
@@ -243,6 +313,29 @@ mod tests {
                 own("eu", "view", "video:1", 7),
             ]
         );
+    }
+
+    #[test]
+    fn acts_stand_in_their_order_beside_deltas() {
+        let kinds = Kinds::built_in();
+        let mut builder = BatchBuilder::default();
+        let mut push = |kind: &str, subject: &str, action: Action<'_>| {
+            let kind = kinds.get(kind).unwrap();
+            builder.try_push(&Event { namespace: "default", kind, subject, action }).unwrap();
+        };
+        push("like", "a", Action::Set("user:1"));
+        push("view", "a", Action::Add(2));
+        push("like", "a", Action::Unset("user:1"));
+        push("view", "a", Action::Add(3));
+        let value = builder.finish();
+        let batch = EventBatch::decode(value.clone()).unwrap();
+        let kinds: Vec<_> = batch.scopes().map(|scope| scope.kind).collect();
+        let acts: Vec<_> =
+            batch.acts().map(|a| (kinds[a.scope], a.subject, a.actor, a.comes_in)).collect();
+        assert_eq!(acts, [("like", "a", "user:1", true), ("like", "a", "user:1", false)]);
+        assert_eq!(batch.events(), 4);
+        let own = |n: &str, k: &str, s: &str, d| (n.into(), k.into(), s.into(), d);
+        assert_eq!(unpack(value), [own("default", "view", "a", 5)]);
     }
 
     #[test]

@@ -10,6 +10,7 @@ use thiserror::Error;
 use crate::kind::{Kind, Kinds, Mode};
 use crate::limits::MAX_DELTA;
 use crate::name::{DEFAULT_NAMESPACE, NameError, check_name};
+use crate::route::slot_of;
 use crate::time::parse_rfc3339;
 
 /// Text that borrows from the input where it has no escapes.
@@ -83,9 +84,13 @@ pub struct RawEvent<'a> {
 
 /// What a checked event does to its counter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Action {
+pub enum Action<'a> {
     /// Adds a delta: not 0, magnitude at most 2^53 - 1.
     Add(i64),
+    /// Puts an actor in.
+    Set(&'a str),
+    /// Takes an actor out.
+    Unset(&'a str),
 }
 
 /// An event that passed the check.
@@ -98,7 +103,18 @@ pub struct Event<'a> {
     /// The thing counted.
     pub subject: &'a str,
     /// What it does.
-    pub action: Action,
+    pub action: Action<'a>,
+}
+
+impl Event<'_> {
+    /// The slot that the event must take: by its actor, if it has one to remember. Deltas may take
+    /// any, and take the first.
+    pub fn slot(&self) -> u32 {
+        match self.action {
+            Action::Add(_) => 0,
+            Action::Set(actor) | Action::Unset(actor) => slot_of(actor, self.kind.spread),
+        }
+    }
 }
 
 /// Why an event is refused. Sending it again changes nothing.
@@ -127,6 +143,12 @@ pub enum EventError {
     /// A delta past what JSON carries exactly.
     #[error("'delta' must be between -{MAX_DELTA} and {MAX_DELTA}")]
     DeltaTooLarge,
+    /// A set kind counts actors, and none was named.
+    #[error("kind '{0}' counts actors: name one in 'actor'")]
+    ActorMissing(Box<str>),
+    /// A set kind counts each actor once, so a delta says nothing.
+    #[error("kind '{0}' counts each actor once: it takes no 'delta'")]
+    DeltaOnSet(Box<str>),
     /// A time that is not RFC 3339.
     #[error("'time' must be an RFC 3339 time such as 2026-11-20T12:00:00Z")]
     BadTime,
@@ -151,6 +173,8 @@ impl EventError {
             EventError::WrongOp { .. } => "wrong_op",
             EventError::ZeroDelta => "zero_delta",
             EventError::DeltaTooLarge => "delta_too_large",
+            EventError::ActorMissing(_) => "actor_missing",
+            EventError::DeltaOnSet(_) => "delta_on_set",
             EventError::BadTime => "bad_time",
             EventError::NotSupported(_) => "not_supported",
         }
@@ -202,7 +226,7 @@ impl<'a> RawEvent<'a> {
         }
     }
 
-    fn action(&self, kind: &Kind) -> Result<Action, EventError> {
+    fn action(&self, kind: &Kind) -> Result<Action<'_>, EventError> {
         match (kind.mode, self.op) {
             (Mode::Tally, None | Some(Op::Add)) => match self.delta.unwrap_or(1) {
                 0 => Err(EventError::ZeroDelta),
@@ -217,7 +241,14 @@ impl<'a> RawEvent<'a> {
             (Mode::Set, Some(Op::Add)) => {
                 Err(EventError::WrongOp { kind: kind.name.clone(), takes: "set or unset" })
             }
-            (Mode::Set, _) => Err(EventError::NotSupported("an event of a set kind")),
+            (Mode::Set, _) if self.delta.is_some() => {
+                Err(EventError::DeltaOnSet(kind.name.clone()))
+            }
+            (Mode::Set, op) => match &self.actor {
+                None => Err(EventError::ActorMissing(kind.name.clone())),
+                Some(actor) if op == Some(Op::Unset) => Ok(Action::Unset(&actor.0)),
+                Some(actor) => Ok(Action::Set(&actor.0)),
+            },
         }
     }
 }
@@ -230,11 +261,11 @@ fn name<'t>(field: &'static str, text: &'t Text<'_>) -> Result<&'t str, EventErr
 mod tests {
     use super::*;
 
-    fn check(json: &str) -> Result<(String, String, Action), EventError> {
+    fn check(json: &str) -> Result<(String, String, String), EventError> {
         let kinds = Kinds::built_in();
         let raw = RawEvent::parse(json)?;
         let event = raw.check(&kinds)?;
-        Ok((event.namespace.into(), event.subject.into(), event.action))
+        Ok((event.namespace.into(), event.subject.into(), format!("{:?}", event.action)))
     }
 
     fn code(json: &str) -> &'static str {
@@ -243,9 +274,19 @@ mod tests {
 
     #[test]
     fn an_event_counts_one_up_by_default() {
-        let expected = Ok(("default".into(), "video:123".into(), Action::Add(1)));
+        let expected = Ok(("default".into(), "video:123".into(), "Add(1)".into()));
         assert_eq!(check(r#"{"kind":"view","subject":"video:123"}"#), expected);
         assert_eq!(check(r#"{"kind":"view","subject":"vid\u0065o:123"}"#), expected);
+    }
+
+    #[test]
+    fn an_event_of_a_set_kind_puts_its_actor_in_or_out() {
+        for (op, action) in [("", "Set"), (r#","op":"set""#, "Set"), (r#","op":"unset""#, "Unset")]
+        {
+            let json = format!(r#"{{"kind":"like","subject":"a","actor":"user:9"{op}}}"#);
+            let expected = format!(r#"{action}("user:9")"#);
+            assert_eq!(check(&json), Ok(("default".into(), "a".into(), expected)));
+        }
     }
 
     #[test]
@@ -264,7 +305,10 @@ mod tests {
             (r#"{"kind":"view","subject":"a","delta":-9223372036854775808}"#, "delta_too_large"),
             (r#"{"kind":"view","subject":"a","time":"now"}"#, "bad_time"),
             (r#"{"kind":"view","subject":"a","id":"1"}"#, "not_supported"),
-            (r#"{"kind":"like","subject":"a","actor":"user:9"}"#, "not_supported"),
+            (r#"{"kind":"like","subject":"a"}"#, "actor_missing"),
+            (r#"{"kind":"like","subject":"a","op":"unset"}"#, "actor_missing"),
+            (r#"{"kind":"like","subject":"a","actor":".."}"#, "bad_name"),
+            (r#"{"kind":"like","subject":"a","actor":"user:9","delta":1}"#, "delta_on_set"),
         ] {
             assert_eq!(code(json), expected, "{json}");
         }

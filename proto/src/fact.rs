@@ -3,16 +3,20 @@
 //! Invariant: a fact holds only what the log determines, so two writers of one stamp write the
 //! same bytes; its as-of stands inside and equals the stamp it is written with.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 
 use crate::blob::{self, BlobError};
+use crate::name::check_name;
 use crate::position::{AsOf, Epoch, PositionError, Stamp};
-use crate::wire::FactV1;
+use crate::wire::{FactV1, FactV2};
 
-const VERSION: u8 = 1;
+const SUM: u8 = 1;
+const ACTORS: u8 = 2;
 
 /// What one partition says of one counter; partition and counter are its key.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Fact {
     /// The generation of the log that the offsets belong to.
     pub epoch: Epoch,
@@ -20,8 +24,22 @@ pub struct Fact {
     pub as_of: AsOf,
     /// Raised by a reset; a reduce takes only the highest that it sees.
     pub generation: u32,
-    /// The sum of deltas; one shard may be negative.
+    /// The sum of deltas, or how many actors are in; one shard of a sum may be negative.
     pub total: i64,
+    /// Who is in.
+    pub members: Members,
+}
+
+/// Where it stands who is in.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub enum Members {
+    /// The counter counts no actors.
+    #[default]
+    None,
+    /// While they are few, here, in the order of their bytes: no ledger is read or written.
+    Inline(Arc<[Box<str>]>),
+    /// In the ledger, for ever, since this stamp: older entries of it count as absent.
+    Spilled(Stamp),
 }
 
 impl Fact {
@@ -32,29 +50,60 @@ impl Fact {
 
     /// The bytes of the fact: one cell.
     pub fn encode(&self) -> Bytes {
-        blob::seal(
-            VERSION,
-            &FactV1 {
-                epoch: u32::from(self.epoch.number()),
-                as_of: self.as_of.0,
-                generation: self.generation,
-                total: self.total,
-            },
-        )
+        let (epoch, as_of) = (u32::from(self.epoch.number()), self.as_of.0);
+        let (generation, total) = (self.generation, self.total);
+        let (members, spilled) = match &self.members {
+            Members::None => {
+                return blob::seal(SUM, &FactV1 { epoch, as_of, generation, total });
+            }
+            Members::Inline(members) => (&members[..], None),
+            Members::Spilled(since) => (&[][..], Some(*since)),
+        };
+        let members = members.iter().map(|name| Bytes::copy_from_slice(name.as_bytes())).collect();
+        let spilled_epoch = spilled.map_or(0, |since| u32::from(since.epoch().number()));
+        let spilled_as_of = spilled.map_or(0, |since| since.as_of().0);
+        let fact =
+            FactV2 { epoch, as_of, generation, total, members, spilled_epoch, spilled_as_of };
+        blob::seal(ACTORS, &fact)
     }
 
     /// The fact of these bytes.
     pub fn decode(bytes: &[u8]) -> Result<Self, BlobError> {
-        let wire: FactV1 = blob::open(VERSION, bytes)?;
+        let (wire, members) = if bytes.first() == Some(&ACTORS) {
+            let wire: FactV2 = blob::open(ACTORS, bytes)?;
+            let members = read_members(&wire)?;
+            let FactV2 { epoch, as_of, generation, total, .. } = wire;
+            (FactV1 { epoch, as_of, generation, total }, members)
+        } else {
+            (blob::open(SUM, bytes)?, Members::None)
+        };
         let fact = Fact {
             epoch: Epoch::new(u64::from(wire.epoch))?,
             as_of: AsOf(wire.as_of),
             generation: wire.generation,
             total: wire.total,
+            members,
         };
         fact.stamp()?;
         Ok(fact)
     }
+}
+
+fn read_members(wire: &FactV2) -> Result<Members, BlobError> {
+    let damaged = |why: &str| BlobError::Damaged(why.into());
+    if wire.spilled_epoch != 0 {
+        let epoch = Epoch::new(u64::from(wire.spilled_epoch))?;
+        return Ok(Members::Spilled(Stamp::new(epoch, AsOf(wire.spilled_as_of))?));
+    }
+    let mut members: Vec<Box<str>> = Vec::with_capacity(wire.members.len());
+    for bytes in &wire.members {
+        let name = std::str::from_utf8(bytes).ok().filter(|name| check_name(name).is_ok());
+        members.push(name.ok_or_else(|| damaged("an actor that is no name"))?.into());
+    }
+    if !members.is_sorted_by(|a, b| a < b) || i64::try_from(members.len()) != Ok(wire.total) {
+        return Err(damaged("its members are not what it counts"));
+    }
+    Ok(Members::Inline(members.into()))
 }
 
 #[cfg(test)]
@@ -67,7 +116,13 @@ mod tests {
     const GOLDEN_V1: &[u8] = include_bytes!("../golden/fact-v1.bin");
 
     fn sample() -> Fact {
-        Fact { epoch: Epoch::FIRST, as_of: AsOf(1_234_567), generation: 2, total: -42 }
+        Fact {
+            epoch: Epoch::FIRST,
+            as_of: AsOf(1_234_567),
+            generation: 2,
+            total: -42,
+            members: Members::None,
+        }
     }
 
     #[test]
@@ -78,8 +133,31 @@ mod tests {
 
     #[test]
     fn a_fact_of_a_newer_build_is_refused() {
-        assert_eq!(Fact::decode(&[2, 8, 1]), Err(BlobError::Version(2)));
+        assert_eq!(Fact::decode(&[3, 8, 1]), Err(BlobError::Version(3)));
         assert_eq!(Fact::decode(&[]), Err(BlobError::Empty));
+    }
+
+    #[test]
+    fn a_fact_about_actors_lists_them_or_says_since_when_it_does_not() {
+        let listed = Members::Inline(["a".into(), "user:9".into()].into());
+        let since = Stamp::new(Epoch::FIRST, AsOf(7)).unwrap();
+        for (total, members) in [(2, listed), (900, Members::Spilled(since))] {
+            let fact = Fact { total, members, ..sample() };
+            assert_eq!(Fact::decode(&fact.encode()), Ok(fact));
+        }
+    }
+
+    #[test]
+    fn version_2_is_read_and_written_as_it_always_was() {
+        let members = Members::Inline(["a".into(), "b".into()].into());
+        let fact = Fact { epoch: Epoch::FIRST, as_of: AsOf(5), generation: 0, total: 2, members };
+        let golden = [2, 8, 1, 16, 5, 32, 4, 42, 1, b'a', 42, 1, b'b'];
+        assert_eq!(fact.encode().as_ref(), golden);
+        assert_eq!(Fact::decode(&golden), Ok(fact));
+        let twice = [2, 8, 1, 16, 5, 32, 4, 42, 1, b'a', 42, 1, b'a'];
+        assert!(matches!(Fact::decode(&twice), Err(BlobError::Damaged(_))));
+        let other_total = [2, 8, 1, 16, 5, 32, 6, 42, 1, b'a', 42, 1, b'b'];
+        assert!(matches!(Fact::decode(&other_total), Err(BlobError::Damaged(_))));
     }
 
     proptest! {
@@ -88,7 +166,8 @@ mod tests {
             epoch in 1u64..=64, as_of in 0u64..1 << 44, generation: u32, total: i64,
         ) {
             let epoch = Epoch::new(epoch).unwrap();
-            let fact = Fact { epoch, as_of: AsOf(as_of), generation, total };
+            let members = Members::None;
+            let fact = Fact { epoch, as_of: AsOf(as_of), generation, total, members };
             prop_assert_eq!(Fact::decode(&fact.encode()), Ok(fact));
         }
 

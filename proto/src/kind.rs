@@ -19,6 +19,11 @@ pub struct Kind {
     pub name: Box<str>,
     /// How its events become a total.
     pub mode: Mode,
+    /// Over how many slots its stateful events are dealt, by their actor. Fixed for life: an actor's
+    /// events must always meet in one partition.
+    pub spread: u32,
+    /// The most actors that a fact lists; the record that brings more makes it spill to the ledger.
+    pub most_inline: usize,
 }
 
 /// The kinds that a fold knows. Part of the fold: never taken from a process's configuration.
@@ -39,7 +44,13 @@ impl Kinds {
             ("like", Mode::Set),
             ("repost", Mode::Set),
         ];
-        Kinds(kinds.into_iter().map(|(name, mode)| Kind { name: name.into(), mode }).collect())
+        let kind = |(name, mode): (&str, Mode)| Kind {
+            name: name.into(),
+            mode,
+            spread: 8,
+            most_inline: 64,
+        };
+        Kinds(kinds.into_iter().map(kind).collect())
     }
 
     /// The kind of that name, if it is declared. Kinds are few: a search in line is the fastest.

@@ -116,6 +116,16 @@ impl Stamp {
         Ok(Stamp((i64::from(epoch.0) << 44) | low))
     }
 
+    /// The epoch in it.
+    pub fn epoch(self) -> Epoch {
+        Epoch(u8::try_from(self.0 >> 44).unwrap_or(MAX_EPOCH))
+    }
+
+    /// The as-of in it.
+    pub fn as_of(self) -> AsOf {
+        AsOf(self.0.cast_unsigned() & MAX_OFFSET)
+    }
+
     /// The stamp as the store keeps it; never zero, since epochs begin at 1.
     pub fn raw(self) -> i64 {
         self.0
@@ -143,6 +153,12 @@ mod tests {
         let next = Stamp::new(Epoch::new(2).unwrap(), AsOf(0)).unwrap();
         assert!(next > last);
         assert_eq!(Stamp::new(Epoch::FIRST, AsOf(5)).unwrap().raw(), (1 << 44) | 5);
+    }
+
+    #[test]
+    fn a_stamp_names_its_epoch_and_as_of() {
+        let stamp = Stamp::new(Epoch::new(64).unwrap(), AsOf(MAX_OFFSET)).unwrap();
+        assert_eq!((stamp.epoch().number(), stamp.as_of()), (64, AsOf(MAX_OFFSET)));
     }
 
     #[test]

@@ -33,6 +33,11 @@ pub fn route(namespace: &str, subject: &str, slot: u32, partitions: u32) -> Part
     }
 }
 
+/// The slot of an actor among `spread` (at least 1).
+pub fn slot_of(actor: &str, spread: u32) -> u32 {
+    partition_of(actor.as_bytes(), spread).0
+}
+
 /// The partition of a route key among `partitions` (at least 1).
 pub fn partition_of(route_key: &[u8], partitions: u32) -> Partition {
     Partition((murmur2(route_key) & 0x7fff_ffff).checked_rem(partitions).unwrap_or(0))
