@@ -5,12 +5,12 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use tally_proto::{
-    AsOf, Checkpoint, CounterId, Epoch, Fact, Fingerprint, Lane, Layout, Offset, Partition,
-    SubjectId,
+    AsOf, Checkpoint, CounterId, Epoch, Fact, Fingerprint, Lane, Layout, LedgerEntry, Members,
+    Offset, Partition, Stamp, SubjectId,
 };
 
 use crate::port::FactStore;
-use crate::rows::{DeadLetter, FactRow, Progress};
+use crate::rows::{DeadLetter, FactRow, LedgerRow, Progress};
 
 /// Runs the suite on an empty store.
 pub async fn run(store: Arc<dyn FactStore>) {
@@ -18,6 +18,9 @@ pub async fn run(store: Arc<dyn FactStore>) {
     the_newest_fact_stays_whatever_the_order(&*store).await;
     a_later_epoch_outranks_every_offset(&*store).await;
     facts_are_loaded_in_the_order_asked(&*store).await;
+    a_fact_keeps_its_members(&*store).await;
+    the_newest_entry_of_an_actor_stays(&*store).await;
+    entries_are_loaded_in_the_order_asked(&*store).await;
     the_layout_is_replaced_by_who_knows_it(&*store).await;
     every_subject_is_listed_once(&*store).await;
     a_subject_has_all_its_kinds_and_partitions(&*store).await;
@@ -33,7 +36,8 @@ fn counter(kind: &str, subject: &str) -> CounterId {
 }
 
 fn row(subject: &str, partition: u32, as_of: u64, total: i64) -> FactRow {
-    let fact = Fact { epoch: Epoch::FIRST, as_of: AsOf(as_of), generation: 0, total };
+    let members = Members::None;
+    let fact = Fact { epoch: Epoch::FIRST, as_of: AsOf(as_of), generation: 0, total, members };
     let counter = counter("view", subject);
     FactRow { counter, lane: Lane(0), partition: Partition(partition), fact }
 }
@@ -41,7 +45,51 @@ fn row(subject: &str, partition: u32, as_of: u64, total: i64) -> FactRow {
 async fn load(store: &dyn FactStore, subject: &str, partition: u32) -> Option<Fact> {
     let asked = [counter("view", subject)];
     let loaded = store.load_facts(Partition(partition), &asked).await.unwrap();
-    loaded[0].map(|(_, fact)| fact)
+    loaded[0].clone().map(|(_, fact)| fact)
+}
+
+async fn a_fact_keeps_its_members(store: &dyn FactStore) {
+    let listed = Members::Inline(["user:1".into(), "user:2".into()].into());
+    let spilled = Members::Spilled(Stamp::new(Epoch::FIRST, AsOf(8)).unwrap());
+    for (as_of, members) in [(5, listed), (9, spilled)] {
+        let mut row = row("members", 2, as_of, 2);
+        row.fact.members = members;
+        store.write_facts(&[row.clone()]).await.unwrap();
+        assert_eq!(load(store, "members", 2).await, Some(row.fact));
+    }
+}
+
+fn entry(subject: &str, actor: &str, as_of: u64, is_in: bool) -> LedgerRow {
+    let entry = LedgerEntry { epoch: Epoch::FIRST, as_of: AsOf(as_of), is_in };
+    LedgerRow { counter: counter("like", subject), actor: actor.into(), entry }
+}
+
+async fn the_newest_entry_of_an_actor_stays(store: &dyn FactStore) {
+    for (as_of, is_in) in [(5, true), (9, false), (7, true), (9, false), (1, true)] {
+        store.write_entries(&[entry("newest", "user:1", as_of, is_in)]).await.unwrap();
+    }
+    let kept = |as_of, is_in| vec![Some(entry("newest", "user:1", as_of, is_in).entry)];
+    let load =
+        async || store.load_entries(&counter("like", "newest"), &["user:1".into()]).await.unwrap();
+    assert_eq!(load().await, kept(9, false));
+    let mut later = entry("newest", "user:1", 0, true);
+    later.entry.epoch = Epoch::new(2).unwrap();
+    store.write_entries(std::slice::from_ref(&later)).await.unwrap();
+    store.write_entries(&[entry("newest", "user:1", 99, false)]).await.unwrap();
+    assert_eq!(load().await, [Some(later.entry)], "a later epoch outranks every offset");
+}
+
+async fn entries_are_loaded_in_the_order_asked(store: &dyn FactStore) {
+    store.write_entries(&[]).await.unwrap();
+    let rows: Vec<_> =
+        (0..500).map(|n| entry("many", &format!("user:{n}"), n + 1, n % 2 == 0)).collect();
+    store.write_entries(&rows).await.unwrap();
+    let asked = [7, 9_999, 0, 499].map(|n| format!("user:{n}").into());
+    let found = store.load_entries(&counter("like", "many"), &asked).await.unwrap();
+    let known = |n: usize| Some(rows[n].entry);
+    assert_eq!(found, [known(7), None, known(0), known(499)]);
+    let other = store.load_entries(&counter("like", "other"), &asked).await.unwrap();
+    assert_eq!(other, [None; 4], "each counter has its own");
 }
 
 async fn the_layout_is_written_once(store: &dyn FactStore) {
@@ -106,7 +154,7 @@ async fn facts_are_loaded_in_the_order_asked(store: &dyn FactStore) {
     store.write_facts(&[row("l1", 3, 4, 1), row("l2", 3, 4, 2), row("l2", 4, 4, 7)]).await.unwrap();
     let asked = [counter("view", "l2"), counter("view", "absent"), counter("view", "l1")];
     let loaded = store.load_facts(Partition(3), &asked).await.unwrap();
-    let totals: Vec<_> = loaded.iter().map(|l| l.map(|(_, fact)| fact.total)).collect();
+    let totals: Vec<_> = loaded.iter().map(|l| l.as_ref().map(|(_, fact)| fact.total)).collect();
     assert_eq!(totals, [Some(2), None, Some(1)]);
     assert_eq!(store.load_facts(Partition(3), &[]).await, Ok(vec![]));
 }
@@ -132,7 +180,7 @@ async fn the_highest_lane_is_the_one_in_use(store: &dyn FactStore) {
     store.write_facts(&[used.clone(), abandoned, other.clone()]).await.unwrap();
     let asked = [counter("view", "lanes")];
     let loaded = store.load_facts(Partition(0), &asked).await.unwrap();
-    assert_eq!(loaded, [Some((Lane(1), used.fact))]);
+    assert_eq!(loaded, [Some((Lane(1), used.fact.clone()))]);
     let mut read = store.read_subject(&asked[0].subject).await.unwrap();
     read.sort_by_key(|row| row.partition);
     assert_eq!(read, [used, other]);
@@ -192,6 +240,6 @@ async fn many_facts_are_written_at_once(store: &dyn FactStore) {
     let asked: Vec<_> = rows.iter().map(|row| row.counter.clone()).collect();
     let loaded = store.load_facts(Partition(2), &asked).await.unwrap();
     for (row, loaded) in rows.iter().zip(loaded) {
-        assert_eq!(loaded, Some((Lane(0), row.fact)));
+        assert_eq!(loaded, Some((Lane(0), row.fact.clone())));
     }
 }

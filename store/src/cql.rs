@@ -9,16 +9,17 @@ mod checks;
 mod dead_letters;
 mod facts;
 mod layout;
+mod ledger;
 mod migrations;
 mod progress;
 mod session;
 mod settings;
 
 use async_trait::async_trait;
-use tally_proto::{Checkpoint, CounterId, Fact, Lane, Layout, Partition, SubjectId};
+use tally_proto::{Checkpoint, CounterId, Fact, Lane, Layout, LedgerEntry, Partition, SubjectId};
 
 use crate::port::{FactStore, StoreError};
-use crate::rows::{DeadLetter, FactRow, Progress};
+use crate::rows::{DeadLetter, FactRow, LedgerRow, Progress};
 
 pub use settings::CqlSettings;
 
@@ -26,6 +27,7 @@ use checkpoints::Checkpoints;
 use dead_letters::DeadLetters;
 use facts::Facts;
 use layout::Layouts;
+use ledger::Ledger;
 use progress::ProgressRows;
 use session::Cql;
 
@@ -34,6 +36,7 @@ pub struct CqlStore {
     layouts: Layouts,
     checkpoints: Checkpoints,
     facts: Facts,
+    ledger: Ledger,
     progress: ProgressRows,
     dead_letters: DeadLetters,
 }
@@ -55,6 +58,7 @@ impl CqlStore {
             layouts: Layouts::prepare(&cql).await?,
             checkpoints: Checkpoints::prepare(&cql).await?,
             facts: Facts::prepare(&cql).await?,
+            ledger: Ledger::prepare(&cql).await?,
             progress: ProgressRows::prepare(&cql).await?,
             dead_letters: DeadLetters::prepare(&cql).await?,
         })
@@ -112,6 +116,18 @@ impl FactStore for CqlStore {
 
     async fn write_facts(&self, rows: &[FactRow]) -> Result<(), StoreError> {
         self.facts.write(rows).await
+    }
+
+    async fn load_entries(
+        &self,
+        counter: &CounterId,
+        actors: &[Box<str>],
+    ) -> Result<Vec<Option<LedgerEntry>>, StoreError> {
+        self.ledger.load(counter, actors).await
+    }
+
+    async fn write_entries(&self, rows: &[LedgerRow]) -> Result<(), StoreError> {
+        self.ledger.write(rows).await
     }
 
     async fn read_subject(&self, subject: &SubjectId) -> Result<Vec<FactRow>, StoreError> {

@@ -4,6 +4,7 @@
 //! newest fact stays; every write is on the disk before it is acknowledged.
 
 mod keys;
+mod ledger;
 
 use std::path::Path;
 use std::sync::Arc;
@@ -13,12 +14,13 @@ use fjall::{Database, Keyspace, KeyspaceCreateOptions, PersistMode};
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use tally_proto::{
-    AsOf, BlobError, Checkpoint, CounterId, Fact, Lane, Layout, Offset, Partition, SubjectId,
+    AsOf, BlobError, Checkpoint, CounterId, Fact, Lane, Layout, LedgerEntry, Offset, Partition,
+    SubjectId,
 };
 use tally_service::stopper::Stopper;
 
 use crate::port::{FactStore, StoreError};
-use crate::rows::{DeadLetter, FactRow, Progress};
+use crate::rows::{DeadLetter, FactRow, LedgerRow, Progress};
 
 /// The version of the folder's contents.
 const FORMAT: &[u8] = b"tally-store 1";
@@ -32,6 +34,7 @@ struct Tables {
     meta: Keyspace,
     checkpoints: Keyspace,
     facts: Keyspace,
+    ledger: Keyspace,
     progress: Keyspace,
     dead_letters: Keyspace,
     /// Held while stamps are compared and written.
@@ -91,6 +94,7 @@ impl EmbeddedStore {
         let tables = Tables {
             checkpoints: keyspace("checkpoints")?,
             facts: keyspace("facts")?,
+            ledger: keyspace("ledger")?,
             progress: keyspace("progress")?,
             dead_letters: keyspace("dead_letters")?,
             meta,
@@ -344,6 +348,26 @@ impl FactStore for EmbeddedStore {
         self.blocking(move |tables| tables.write_facts(&rows)).await
     }
 
+    async fn load_entries(
+        &self,
+        counter: &CounterId,
+        actors: &[Box<str>],
+    ) -> Result<Vec<Option<LedgerEntry>>, StoreError> {
+        let (counter, actors) = (counter.clone(), actors.to_vec());
+        let load = move |tables: &Tables| {
+            actors.iter().map(|actor| tables.load_entry(&counter, actor)).collect()
+        };
+        self.blocking(load).await
+    }
+
+    async fn write_entries(&self, rows: &[LedgerRow]) -> Result<(), StoreError> {
+        if rows.is_empty() {
+            return Ok(());
+        }
+        let rows = rows.to_vec();
+        self.blocking(move |tables| tables.write_entries(&rows)).await
+    }
+
     async fn read_subject(&self, subject: &SubjectId) -> Result<Vec<FactRow>, StoreError> {
         let subject = subject.clone();
         self.blocking(move |tables| tables.read_subject(&subject)).await
@@ -404,10 +428,19 @@ mod tests {
     async fn what_was_written_stands_after_it_was_opened_again() {
         let folder = tempfile::tempdir().unwrap();
         let counter = CounterId::new("default", "view", "a").unwrap();
-        let fact =
-            Fact { epoch: tally_proto::Epoch::FIRST, as_of: AsOf(3), generation: 0, total: 7 };
-        let row =
-            FactRow { counter: counter.clone(), lane: Lane(0), partition: Partition(1), fact };
+        let fact = Fact {
+            epoch: tally_proto::Epoch::FIRST,
+            as_of: AsOf(3),
+            generation: 0,
+            total: 7,
+            members: tally_proto::Members::None,
+        };
+        let row = FactRow {
+            counter: counter.clone(),
+            lane: Lane(0),
+            partition: Partition(1),
+            fact: fact.clone(),
+        };
         let store = EmbeddedStore::open(folder.path()).unwrap();
         store.write_facts(&[row]).await.unwrap();
         drop(store);

@@ -5,10 +5,12 @@ use std::ops::Bound;
 
 use async_trait::async_trait;
 use parking_lot::Mutex;
-use tally_proto::{Checkpoint, CounterId, Fact, Lane, Layout, Offset, Partition, SubjectId};
+use tally_proto::{
+    Checkpoint, CounterId, Fact, Lane, Layout, LedgerEntry, Offset, Partition, SubjectId,
+};
 
 use crate::port::{FactStore, StoreError};
-use crate::rows::{DeadLetter, FactRow, Progress};
+use crate::rows::{DeadLetter, FactRow, LedgerRow, Progress};
 
 /// A store in memory.
 #[derive(Debug, Default)]
@@ -19,6 +21,7 @@ struct Tables {
     layout: Option<Layout>,
     checkpoints: BTreeMap<Partition, Checkpoint>,
     facts: BTreeMap<SubjectId, BTreeMap<FactKey, Fact>>,
+    ledger: BTreeMap<(CounterId, Box<str>), LedgerEntry>,
     progress: BTreeMap<(Partition, Box<str>), Progress>,
     dead_letters: BTreeMap<(Partition, i32, Offset, u32), DeadLetter>,
 }
@@ -74,7 +77,7 @@ impl FactStore for MemoryStore {
             let lanes = (counter.kind.clone(), partition, Lane(0))
                 ..=(counter.kind.clone(), partition, Lane(u8::MAX));
             let (key, fact) = tables.facts.get(&counter.subject)?.range(lanes).next_back()?;
-            Some((key.2, *fact))
+            Some((key.2, fact.clone()))
         };
         Ok(counters.iter().map(load).collect())
     }
@@ -84,9 +87,30 @@ impl FactStore for MemoryStore {
         for row in rows {
             let subject = tables.facts.entry(row.counter.subject.clone()).or_default();
             let key = (row.counter.kind.clone(), row.partition, row.lane);
-            let kept = subject.entry(key).or_insert(row.fact);
+            let kept = subject.entry(key).or_insert_with(|| row.fact.clone());
             if (row.fact.epoch, row.fact.as_of) > (kept.epoch, kept.as_of) {
-                *kept = row.fact;
+                *kept = row.fact.clone();
+            }
+        }
+        Ok(())
+    }
+
+    async fn load_entries(
+        &self,
+        counter: &CounterId,
+        actors: &[Box<str>],
+    ) -> Result<Vec<Option<LedgerEntry>>, StoreError> {
+        let tables = self.0.lock();
+        let load = |actor| tables.ledger.get(&(counter.clone(), actor)).copied();
+        Ok(actors.iter().cloned().map(load).collect())
+    }
+
+    async fn write_entries(&self, rows: &[LedgerRow]) -> Result<(), StoreError> {
+        let mut tables = self.0.lock();
+        for LedgerRow { counter, actor, entry } in rows {
+            let kept = tables.ledger.entry((counter.clone(), actor.clone())).or_insert(*entry);
+            if (entry.epoch, entry.as_of) > (kept.epoch, kept.as_of) {
+                *kept = *entry;
             }
         }
         Ok(())
@@ -97,7 +121,7 @@ impl FactStore for MemoryStore {
         let mut newest: BTreeMap<(&str, Partition), FactRow> = BTreeMap::new();
         for ((kind, partition, lane), fact) in tables.facts.get(subject).into_iter().flatten() {
             let counter = CounterId { subject: subject.clone(), kind: kind.clone() };
-            let row = FactRow { counter, lane: *lane, partition: *partition, fact: *fact };
+            let row = FactRow { counter, lane: *lane, partition: *partition, fact: fact.clone() };
             newest.insert((kind, *partition), row); // lanes come in rising order
         }
         Ok(newest.into_values().collect())

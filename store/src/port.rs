@@ -5,10 +5,12 @@
 //! nothing. A read that follows an acknowledged write sees it or a newer one (quorum on both).
 
 use async_trait::async_trait;
-use tally_proto::{BlobError, Checkpoint, CounterId, Fact, Lane, Layout, Partition, SubjectId};
+use tally_proto::{
+    BlobError, Checkpoint, CounterId, Fact, Lane, Layout, LedgerEntry, Partition, SubjectId,
+};
 use thiserror::Error;
 
-use crate::rows::{DeadLetter, FactRow, Progress};
+use crate::rows::{DeadLetter, FactRow, LedgerRow, Progress};
 
 /// Why the store did not do what it was asked.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
@@ -89,6 +91,16 @@ pub trait FactStore: Send + Sync + 'static {
 
     /// Writes facts; all are durable when it returns `Ok`, any of them may be if not.
     async fn write_facts(&self, rows: &[FactRow]) -> Result<(), StoreError>;
+
+    /// What the ledger says of these actors of a counter, in their order.
+    async fn load_entries(
+        &self,
+        counter: &CounterId,
+        actors: &[Box<str>],
+    ) -> Result<Vec<Option<LedgerEntry>>, StoreError>;
+
+    /// Writes entries of the ledger, as facts are written.
+    async fn write_entries(&self, rows: &[LedgerRow]) -> Result<(), StoreError>;
 
     /// All facts of a subject: of every kind and partition, of the lane in use.
     async fn read_subject(&self, subject: &SubjectId) -> Result<Vec<FactRow>, StoreError>;

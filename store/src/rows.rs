@@ -1,7 +1,7 @@
 //! The rows that every store keeps, beside layout and checkpoints.
 
 use bytes::Bytes;
-use tally_proto::{AsOf, CounterId, Fact, Lane, Offset, Partition};
+use tally_proto::{AsOf, CounterId, Fact, Lane, LedgerEntry, Offset, Partition};
 
 /// One fact with its key.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -14,6 +14,17 @@ pub struct FactRow {
     pub partition: Partition,
     /// What it says.
     pub fact: Fact,
+}
+
+/// One entry of the ledger with its key.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LedgerRow {
+    /// The counter that counts the actor.
+    pub counter: CounterId,
+    /// Who.
+    pub actor: Box<str>,
+    /// In or out.
+    pub entry: LedgerEntry,
 }
 
 /// How far one aggregator has folded a partition. A plain row: overwritten, never a fact.

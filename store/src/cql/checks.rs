@@ -49,7 +49,9 @@ pub(super) async fn tables(cql: &Cql, settings: &CqlSettings) -> Result<(), Stor
     let select = cql.session.prepare(select).await.map_err(unavailable)?;
     let rows = cql.rows(&select, (&settings.keyspace,)).await?;
     for (table, time_to_live) in decode::<(String, Option<i32>)>(&rows)? {
-        if ["facts", "checkpoints"].contains(&table.as_str()) && time_to_live.unwrap_or(0) != 0 {
+        if ["facts", "ledger", "checkpoints"].contains(&table.as_str())
+            && time_to_live.unwrap_or(0) != 0
+        {
             return unsuitable(format!(
                 "table {}.{table} has a default_time_to_live, so facts would vanish: set it to 0",
                 settings.keyspace

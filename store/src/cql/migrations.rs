@@ -11,7 +11,7 @@ use super::settings::CqlSettings;
 use crate::port::StoreError;
 
 /// The steps, oldest first. One that was released is never changed; a new one is added.
-const STEPS: [&str; 5] = [
+const STEPS: [&str; 6] = [
     "CREATE TABLE IF NOT EXISTS {}.layout (id int PRIMARY KEY, layout text)",
     "CREATE TABLE IF NOT EXISTS {}.checkpoints (partition int PRIMARY KEY, checkpoint blob)",
     "CREATE TABLE IF NOT EXISTS {}.progress (partition int, aggregator text, as_of bigint, \
@@ -22,6 +22,9 @@ const STEPS: [&str; 5] = [
     "CREATE TABLE IF NOT EXISTS {}.dead_letters (partition int, day int, record_offset bigint, \
      record_index int, append_time_ms bigint, code text, reason text, key blob, value blob, \
      PRIMARY KEY ((partition, day), record_offset, record_index))",
+    "CREATE TABLE IF NOT EXISTS {}.ledger (namespace text, subject text, kind text, bucket int, \
+     actor text, entry blob, PRIMARY KEY ((namespace, subject, kind, bucket), actor)) \
+     WITH compaction = {'class': 'LeveledCompactionStrategy'}",
 ];
 
 const MIGRATIONS: &str =

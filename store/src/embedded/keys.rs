@@ -56,6 +56,15 @@ pub(super) fn read_fact<'k>(key: &'k [u8], of: &SubjectId) -> Option<(&'k str, P
     Some((std::str::from_utf8(kind).ok()?, Partition(partition), Lane(*lane)))
 }
 
+/// Subject, kind 0 actor.
+pub(super) fn entry(counter: &CounterId, actor: &str) -> Vec<u8> {
+    let mut key = subject(&counter.subject);
+    key.extend(counter.kind.as_bytes());
+    key.push(0);
+    key.extend(actor.as_bytes());
+    key
+}
+
 /// Partition, aggregator.
 pub(super) fn progress(row: &Progress) -> Vec<u8> {
     let mut key = row.partition.0.to_be_bytes().to_vec();

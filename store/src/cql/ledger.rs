@@ -1,0 +1,105 @@
+//! Table `ledger`: who is in, once a counter has too many actors to list them in its fact.
+
+use std::collections::BTreeMap;
+
+use futures::stream::{self, StreamExt, TryStreamExt};
+use scylla::statement::prepared::PreparedStatement;
+use tally_proto::{CounterId, LedgerEntry, SubjectId};
+
+use super::facts::check_stamp;
+use super::session::{Cql, decode};
+use crate::port::StoreError;
+use crate::rows::LedgerRow;
+
+/// Rows of one batch: far below the size at which servers warn (5 kB).
+const BATCH_ROWS: usize = 32;
+
+/// Reads in flight of one load.
+const LOADS_IN_FLIGHT: usize = 64;
+
+pub(super) struct Ledger {
+    cql: Cql,
+    update: PreparedStatement,
+    select: PreparedStatement,
+}
+
+/// Stamp, entry, namespace, subject, kind, bucket, actor.
+type Values<'r> = (i64, Vec<u8>, &'r str, &'r str, &'r str, i32, &'r str);
+
+impl Ledger {
+    pub(super) async fn prepare(cql: &Cql) -> Result<Self, StoreError> {
+        let update = "UPDATE {}.ledger USING TIMESTAMP ? SET entry = ? WHERE namespace = ? \
+                      AND subject = ? AND kind = ? AND bucket = ? AND actor = ?";
+        let select = "SELECT entry, WRITETIME(entry) FROM {}.ledger WHERE namespace = ? \
+                      AND subject = ? AND kind = ? AND bucket = ? AND actor = ?";
+        Ok(Ledger {
+            cql: cql.clone(),
+            update: cql.prepare(update).await?,
+            select: cql.prepare(select).await?,
+        })
+    }
+
+    /// All rows of one store partition go in one batch; many batches are in flight.
+    pub(super) async fn write(&self, rows: &[LedgerRow]) -> Result<(), StoreError> {
+        let mut by_bucket: BTreeMap<(&CounterId, u32), Vec<usize>> = BTreeMap::new();
+        for (at, row) in rows.iter().enumerate() {
+            let bucket = LedgerEntry::bucket(&row.actor);
+            by_bucket.entry((&row.counter, bucket)).or_default().push(at);
+        }
+        let batches: Vec<Vec<usize>> = by_bucket
+            .into_values()
+            .flat_map(|rows| rows.chunks(BATCH_ROWS).map(<[_]>::to_vec).collect::<Vec<_>>())
+            .collect();
+        let writes = batches.into_iter().map(|batch| self.write_batch(rows, batch));
+        stream::iter(writes).buffer_unordered(self.cql.in_flight).try_collect().await
+    }
+
+    async fn write_batch(&self, rows: &[LedgerRow], batch: Vec<usize>) -> Result<(), StoreError> {
+        let batch: Vec<Values<'_>> =
+            batch.into_iter().map(|at| values(&rows[at])).collect::<Result<_, _>>()?;
+        self.cql.write_batch(&self.update, &batch).await
+    }
+
+    pub(super) async fn load(
+        &self,
+        counter: &CounterId,
+        actors: &[Box<str>],
+    ) -> Result<Vec<Option<LedgerEntry>>, StoreError> {
+        let loads = actors.iter().cloned().map(|actor| self.load_one(counter.clone(), actor));
+        stream::iter(loads).buffered(LOADS_IN_FLIGHT).try_collect().await
+    }
+
+    async fn load_one(
+        &self,
+        counter: CounterId,
+        actor: Box<str>,
+    ) -> Result<Option<LedgerEntry>, StoreError> {
+        let SubjectId { namespace, subject } = &counter.subject;
+        let bucket = number(LedgerEntry::bucket(&actor));
+        let key = (&**namespace, &**subject, &*counter.kind, bucket, &*actor);
+        let rows = self.cql.rows(&self.select, key).await?;
+        let row = decode::<(Option<Vec<u8>>, Option<i64>)>(&rows)?.pop();
+        let Some((Some(blob), Some(written_at))) = row else { return Ok(None) };
+        let name = || format!("{actor} of {counter}");
+        let entry = LedgerEntry::decode(&blob)
+            .map_err(|error| StoreError::Unreadable { row: name(), error })?;
+        check_stamp(name, None, entry.stamp(), written_at)?;
+        Ok(Some(entry))
+    }
+}
+
+fn values(row: &LedgerRow) -> Result<Values<'_>, StoreError> {
+    let stamp = row.entry.stamp().map_err(|error| StoreError::Unreadable {
+        row: format!("{} of {}", row.actor, row.counter),
+        error: error.into(),
+    })?;
+    let SubjectId { namespace, subject } = &row.counter.subject;
+    let blob = row.entry.encode().to_vec();
+    let bucket = number(LedgerEntry::bucket(&row.actor));
+    Ok((stamp.raw(), blob, namespace, subject, &row.counter.kind, bucket, &row.actor))
+}
+
+/// A bucket as a CQL int; there are few.
+fn number(bucket: u32) -> i32 {
+    i32::try_from(bucket).unwrap_or(0)
+}
