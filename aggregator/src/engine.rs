@@ -8,6 +8,8 @@
 //! * a base newer than the checkpoint at start is written again before a checkpoint passes it (F3);
 //! * a checkpoint covers only what every row of an acked flush holds (F3);
 //! * only rows that are neither dirty nor being flushed are evicted (F3).
+//!
+//! A mode is a room: deltas are summed in `fold`, actors are counted in `acts`, `set` and `sets`.
 #![cfg_attr(
     not(test),
     warn(
@@ -18,12 +20,15 @@
     )
 )]
 
+mod acts;
 mod base;
 mod flush;
 mod fold;
 mod pending;
 mod rows;
 mod scopes;
+mod set;
+mod sets;
 #[cfg(test)]
 mod tests;
 
@@ -38,13 +43,14 @@ pub use flush::Flush;
 pub use fold::Folded;
 
 use pending::Pending;
-use rows::Rows;
+use rows::{RowNumber, Rows};
 use scopes::Scopes;
+use sets::Sets;
 
 /// What bounds an engine's memory.
 #[derive(Debug, Clone, Copy)]
 pub struct EngineLimits {
-    /// Rows in memory; clean ones are evicted above it, and above twice as many the fold pauses.
+    /// Rows in memory, and as many entries of the ledger; clean ones are evicted above it, and above twice as many the fold pauses.
     pub counters: usize,
     /// Events that wait for the base of their counter.
     pub pending_events: usize,
@@ -74,18 +80,33 @@ pub enum Stop {
         /// Ours.
         expected: Epoch,
     },
+    /// The ledger names an act that no fact has: it was written by no aggregator, or the store
+    /// lost facts.
+    #[error(
+        "the ledger of {row} is newer than every fact of it: the store has lost facts that it had \
+         acknowledged, restore it as a whole"
+    )]
+    LedgerAhead {
+        /// Which row.
+        row: String,
+    },
 }
 
 /// The fold of one partition.
 #[derive(Debug)]
 pub struct Engine {
     partition: Partition,
+    /// Of the log: by it an actor's events find their partition.
+    partitions: u32,
     epoch: Epoch,
     limits: EngineLimits,
     kinds: Arc<Kinds>,
     scopes: Scopes,
     rows: Rows,
     pending: Pending,
+    sets: Sets,
+    /// Sets that the record at hand acts on.
+    touched: Vec<RowNumber>,
     /// The next offset to apply.
     next: AsOf,
     /// The as-of of the checkpoint at start: a base above it must be written again.
@@ -106,9 +127,10 @@ pub struct Engine {
 }
 
 impl Engine {
-    /// An engine that goes on from a checkpoint, or from the log's beginning.
+    /// An engine of one of so many partitions that goes on from a checkpoint, or from the log's
+    /// beginning.
     pub fn resume(
-        partition: Partition,
+        (partition, partitions): (Partition, u32),
         epoch: Epoch,
         kinds: Arc<Kinds>,
         limits: EngineLimits,
@@ -118,12 +140,15 @@ impl Engine {
         let last = checkpoint.and_then(|checkpoint| checkpoint.last);
         Engine {
             partition,
+            partitions,
             epoch,
             limits,
             kinds,
             scopes: Scopes::default(),
             rows: Rows::default(),
             pending: Pending::default(),
+            sets: Sets::default(),
+            touched: Vec::new(),
             next: start,
             resumed_at: start,
             durable: start,
@@ -186,8 +211,10 @@ impl Engine {
 
     /// Whether to fold nothing more until loads or flushes made room.
     pub fn is_full(&self) -> bool {
-        self.pending.events() >= self.limits.pending_events
+        let waiting = self.pending.events().saturating_add(self.sets.queued());
+        let in_memory = self.rows.len().max(self.sets.entries());
+        waiting >= self.limits.pending_events
             || self.dead_letter_bytes >= self.limits.dead_letter_bytes
-            || self.rows.len() >= self.limits.counters.saturating_mul(2)
+            || in_memory >= self.limits.counters.saturating_mul(2)
     }
 }

@@ -11,7 +11,7 @@ use std::time::Duration;
 use anyhow::{Context as _, bail, ensure};
 use futures::stream::{self, StreamExt, TryStreamExt};
 use tally_log::{EventLog, Found};
-use tally_proto::{AsOf, Checkpoint, Epoch, Fact, Layout, Offset, Partition, SubjectId};
+use tally_proto::{AsOf, Checkpoint, Epoch, Layout, Offset, Partition, SubjectId};
 use tally_service::clock::sleep;
 use tally_service::mutant;
 use tally_store::{FactRow, FactStore};
@@ -176,7 +176,7 @@ async fn rewrite(
         let (start, is_replaced) = of_partition.copied().context("a row of no partition")?;
         // Of a log that is still the same, a row may hold more than the checkpoint says.
         let as_of = if is_replaced { start } else { row.fact.as_of };
-        row.fact = Fact { epoch, as_of, ..row.fact };
+        (row.fact.epoch, row.fact.as_of) = (epoch, as_of);
     }
     store.write_facts(&rows).await?;
     Ok(rows.len() as u64)

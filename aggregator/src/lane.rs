@@ -9,7 +9,7 @@ use std::time::Duration;
 use anyhow::{Context as _, bail, ensure};
 use tally_log::{Consume, EventLog, LogError, Polled, Record};
 use tally_proto::limits::MAX_LANES;
-use tally_proto::{AsOf, CounterId, Epoch, Fact, Kinds, Lane, Offset, Partition};
+use tally_proto::{AsOf, CounterId, Epoch, Fact, Kinds, Lane, Members, Mode, Offset, Partition};
 use tally_service::clock::sleep;
 use tally_store::{FactRow, FactStore, StoreError};
 use tokio::runtime::Handle;
@@ -58,8 +58,12 @@ pub async fn next(repair: Repair) -> anyhow::Result<FactRow> {
     }
     let checkpoint = store.load_checkpoint(partition).await?;
     let as_of = checkpoint.map_or(AsOf::ZERO, |checkpoint| checkpoint.as_of);
-    let total = match total {
-        Some(total) => total,
+    let fact = match total {
+        Some(total) => {
+            let is_set = kinds.get(&counter.kind).is_some_and(|kind| kind.mode == Mode::Set);
+            ensure!(!is_set, "{counter} counts actors: a total does not say who they are");
+            Fact { epoch, as_of, generation: 0, total, members: Members::None }
+        }
         None => {
             let start = log.bounds(partition).await?.start;
             ensure!(
@@ -72,7 +76,6 @@ pub async fn next(repair: Repair) -> anyhow::Result<FactRow> {
             tokio::task::spawn_blocking(count).await.context("counting again has died")??
         }
     };
-    let fact = Fact { epoch, as_of, generation: 0, total };
     let row = FactRow { counter, lane, partition, fact };
     store.write_facts(std::slice::from_ref(&row)).await?;
     Ok(row)
@@ -85,16 +88,16 @@ fn recount(
     partition: Partition,
     counter: &CounterId,
     as_of: AsOf,
-) -> anyhow::Result<i64> {
+) -> anyhow::Result<Fact> {
     let all = EngineLimits {
         counters: usize::MAX,
         pending_events: usize::MAX,
         dead_letter_bytes: usize::MAX,
     };
-    let mut engine = Engine::resume(partition, Epoch::FIRST, kinds, all, None);
+    let mut engine = Engine::resume((partition, log.partitions()), Epoch::FIRST, kinds, all, None);
     let mut consumer = log.consumer(Consume::Assign(vec![partition]))?;
     let mut silent = 0;
-    let mut total = 0;
+    let mut counted = None;
     while engine.next() < as_of {
         let polled = consumer.poll(POLL_WAIT);
         silent = if polled.is_empty() { silent + 1 } else { 0 };
@@ -107,16 +110,10 @@ fn recount(
                     let records = batch.records.get(..below).unwrap_or_default();
                     let asking = |from| Handle::current().block_on(log.first_from(partition, from));
                     fold(&mut engine, records, asking)?;
-                    loop {
-                        let wanted = engine.take_loads(usize::MAX);
-                        if wanted.is_empty() {
-                            break;
-                        }
-                        wanted.iter().try_for_each(|counter| engine.loaded(counter, None))?;
-                    }
+                    load_nothing(&mut engine)?;
                     if let Some(flush) = engine.begin_flush() {
-                        let of_it = flush.rows.iter().find(|row| row.counter == *counter);
-                        total = of_it.map_or(total, |row| row.fact.total);
+                        let of_it = flush.rows.into_iter().find(|row| row.counter == *counter);
+                        counted = of_it.map(|row| row.fact).or(counted);
                         engine.flushed(true);
                     }
                 }
@@ -127,7 +124,24 @@ fn recount(
             }
         }
     }
-    Ok(total)
+    let nothing =
+        Fact { epoch: Epoch::FIRST, as_of, generation: 0, total: 0, members: Members::None };
+    Ok(Fact { as_of, ..counted.unwrap_or(nothing) })
+}
+
+/// There are no bases and no entries: all is counted from the beginning.
+fn load_nothing(engine: &mut Engine) -> anyhow::Result<()> {
+    loop {
+        let (counters, entries) =
+            (engine.take_loads(usize::MAX), engine.take_entry_loads(usize::MAX));
+        if counters.is_empty() && entries.is_empty() {
+            return Ok(());
+        }
+        counters.iter().try_for_each(|counter| engine.loaded(counter, None))?;
+        for (counter, actors) in entries {
+            engine.entries_loaded(&counter, actors.into_iter().map(|actor| (actor, None)))?;
+        }
+    }
 }
 
 /// Folds all records; as in the runner, a gap is a hole only if the log says so.
@@ -162,7 +176,7 @@ mod tests {
     fn engine() -> Engine {
         let limits = EngineLimits { counters: 9, pending_events: 9, dead_letter_bytes: 9 };
         let kinds = Arc::new(Kinds::built_in());
-        Engine::resume(Partition(0), Epoch::FIRST, kinds, limits, None)
+        Engine::resume((Partition(0), 1), Epoch::FIRST, kinds, limits, None)
     }
 
     #[test]

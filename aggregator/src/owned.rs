@@ -53,8 +53,9 @@ pub(crate) struct Owned {
     pub(crate) caught_up: CaughtUp,
     /// Whether the consumer was told to pause.
     pub(crate) paused: bool,
-    /// Loads under way.
+    /// Loads of bases and of entries of the ledger under way.
     pub(crate) loads: usize,
+    pub(crate) entry_loads: usize,
     /// The earliest time of the next flush.
     pub(crate) next_flush: Duration,
     /// Flushes that failed one after the other.
@@ -83,6 +84,7 @@ impl Owned {
             caught_up: CaughtUp::default(),
             paused: false,
             loads: 0,
+            entry_loads: 0,
             next_flush: now,
             failures: 0,
             backlog: VecDeque::new(),

@@ -31,6 +31,9 @@ const TICK: Duration = Duration::from_millis(20);
 const LOAD_COUNTERS: usize = 128;
 const LOADS_IN_FLIGHT: usize = 4;
 
+/// Loads of one counter's entries each, of one partition, under way at once.
+const ENTRY_LOADS_IN_FLIGHT: usize = 64;
+
 /// What an aggregator needs.
 pub struct Context {
     /// Where events come from.
@@ -247,8 +250,22 @@ impl Runner {
             owned.loads += 1;
             loads.push(counters);
         }
+        let mut entry_loads = Vec::new();
+        while owned.entry_loads + entry_loads.len() < ENTRY_LOADS_IN_FLIGHT {
+            let wanted = owned.engine().map(|engine| engine.take_entry_loads(LOAD_COUNTERS));
+            let wanted = wanted.unwrap_or_default();
+            if wanted.is_empty() {
+                break;
+            }
+            entry_loads.extend(wanted);
+        }
+        owned.entry_loads += entry_loads.len();
         for counters in loads {
             let task = self.work.clone().load(partition, counters);
+            self.send(partition, assignment, task);
+        }
+        for (counter, actors) in entry_loads {
+            let task = self.work.clone().load_entries(counter, actors);
             self.send(partition, assignment, task);
         }
     }
@@ -262,8 +279,8 @@ impl Runner {
         match done {
             Done::Opened(Ok(checkpoint)) => {
                 let kinds = self.kinds.clone();
-                let engine =
-                    Engine::resume(partition, self.work.epoch, kinds, self.limits, checkpoint);
+                let place = (partition, self.work.log.partitions());
+                let engine = Engine::resume(place, self.work.epoch, kinds, self.limits, checkpoint);
                 let from = engine.next();
                 owned.caught_up.advance(from, engine.durable_append_time_ms());
                 owned.run(engine);
@@ -279,6 +296,14 @@ impl Runner {
                 let loaded: Result<(), _> =
                     loaded.into_iter().try_for_each(|(c, base)| engine.loaded(c, base));
                 if let Err(stop) = loaded {
+                    return self.stop_partition(partition, &stop.to_string());
+                }
+            }
+            Done::LoadedEntries(counter, actors, Ok(entries)) => {
+                owned.entry_loads -= 1;
+                let Some(engine) = owned.engine() else { return };
+                if let Err(stop) = engine.entries_loaded(&counter, actors.into_iter().zip(entries))
+                {
                     return self.stop_partition(partition, &stop.to_string());
                 }
             }
@@ -305,6 +330,7 @@ impl Runner {
             Done::Nothing => {}
             Done::Opened(Err(why))
             | Done::Loaded(_, Err(why))
+            | Done::LoadedEntries(_, _, Err(why))
             | Done::Recognised(Err(why))
             | Done::Failed(why) => {
                 if !self.work.stopper.is_stopped() {

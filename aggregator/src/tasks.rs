@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tally_log::{EventLog, LogError};
-use tally_proto::{AsOf, Checkpoint, CounterId, Epoch, Fact, Lane, Offset, Partition};
+use tally_proto::{AsOf, Checkpoint, CounterId, Epoch, Fact, Lane, LedgerEntry, Offset, Partition};
 use tally_service::backoff::backoff;
 use tally_service::clock::{SharedClock, sleep};
 use tally_service::health::Health;
@@ -27,6 +27,8 @@ pub(crate) enum Done {
     Opened(Result<Option<Checkpoint>, String>),
     /// The bases of these counters.
     Loaded(Vec<CounterId>, Result<Vec<Option<(Lane, Fact)>>, String>),
+    /// What the ledger says of these actors of a counter.
+    LoadedEntries(CounterId, Vec<Box<str>>, Result<Vec<Option<LedgerEntry>>, String>),
     /// A flush was written, or must be repeated, or the partition must stop.
     Flushed(Result<Wrote, StoreError>),
     /// Log and store are still what was folded and written, or why not.
@@ -76,8 +78,14 @@ impl Work {
         Done::Loaded(counters, loaded)
     }
 
-    /// Writes a flush: dead letters first, then facts, the checkpoint when all of them are acked.
-    /// Who finds a fact leaves out the events that it covers, also one that overflowed, so the
+    /// Loads entries of the ledger.
+    pub(crate) async fn load_entries(self, counter: CounterId, actors: Vec<Box<str>>) -> Done {
+        let loaded = self.ask_store(|| self.store.load_entries(&counter, &actors)).await;
+        Done::LoadedEntries(counter, actors, loaded)
+    }
+
+    /// Writes a flush: dead letters first, then facts between the two parts of the ledger, the
+    /// checkpoint when all of them are acked. Who finds a fact leaves out the events that it covers, also one that overflowed, so the
     /// dead letter must stand before the fact does. A failure is not retried here: the next flush
     /// is newer, and holds all of this one.
     pub(crate) async fn flush(self, partition: Partition, flush: Flush) -> Done {
@@ -94,7 +102,15 @@ impl Work {
             } else {
                 dead_letters.await?;
             }
+            if mutant!("spills-after-facts") {
+                self.store.write_facts(&flush.rows).await?;
+            }
+            if mutant!("entries-before-facts") {
+                self.store.write_entries(&flush.entries).await?;
+            }
+            self.store.write_entries(&flush.spills).await?;
             self.store.write_facts(&flush.rows).await?;
+            self.store.write_entries(&flush.entries).await?;
             match &flush.checkpoint {
                 Some(checkpoint) => self.store.write_checkpoint(partition, checkpoint).await,
                 None => Ok(()),
@@ -104,7 +120,7 @@ impl Work {
         self.health.report("store", written.as_ref().err());
         let took = self.clock.monotonic().saturating_sub(started);
         Done::Flushed(written.map(|()| Wrote {
-            rows: flush.rows.len(),
+            rows: flush.rows.len() + flush.spills.len() + flush.entries.len(),
             dead_letters: flush.dead_letters.len(),
             checkpoint: flush.checkpoint.map(|checkpoint| checkpoint.as_of),
             took,

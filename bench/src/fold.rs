@@ -16,7 +16,7 @@ const SUBJECTS: u64 = 100_000;
 fn engine() -> Engine {
     let limits =
         EngineLimits { counters: usize::MAX / 4, pending_events: usize::MAX, dead_letter_bytes: 1 };
-    Engine::resume(Partition(0), Epoch::FIRST, Arc::new(Kinds::built_in()), limits, None)
+    Engine::resume((Partition(0), 1), Epoch::FIRST, Arc::new(Kinds::built_in()), limits, None)
 }
 
 fn load_bases(engine: &mut Engine) {

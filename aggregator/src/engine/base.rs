@@ -24,9 +24,12 @@ impl Engine {
         let found = self.scopes.find(counter).and_then(|scope| self.rows.find(scope, subject));
         let Some(number) = found else { return Ok(()) };
         let Some(waiting) = self.pending.take(number) else { return Ok(()) };
+        if self.sets.take_reread(number) {
+            return self.adopt(number, counter, base);
+        }
         // What a late writer of a closed epoch still said is not part of this one.
         let base = base.filter(|(_, fact)| fact.epoch >= self.epoch || mutant!("late-epoch"));
-        if let Some((lane, fact)) = base {
+        if let Some((lane, fact)) = &base {
             if fact.epoch > self.epoch {
                 let row = format!("{counter} in partition {}", self.partition);
                 return Err(Stop::OtherEpoch { row, found: fact.epoch, expected: self.epoch });
@@ -35,13 +38,16 @@ impl Engine {
                 row.total = fact.total;
                 row.as_of = fact.as_of;
                 row.generation = fact.generation;
-                row.lane = lane;
+                row.lane = *lane;
             }
             if fact.as_of > self.resumed_at && !mutant!("no-write-back") {
                 self.rows.set_dirty(number);
             }
         }
         self.rows.set_loaded(number);
+        if self.sets.has(number) {
+            self.base_of_set(number, base.as_ref().map(|(_, fact)| fact));
+        }
         for event in waiting {
             self.count(number, event);
         }

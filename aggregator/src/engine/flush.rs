@@ -1,17 +1,23 @@
 //! The flush: one snapshot of dirty facts, and the checkpoint that may follow it.
 
-use tally_proto::{AsOf, Checkpoint, Fact, Fingerprint};
+use std::collections::BTreeSet;
+
+use tally_proto::{AsOf, Checkpoint, Fact, Fingerprint, LedgerEntry};
 use tally_service::mutant;
-use tally_store::{DeadLetter, FactRow};
+use tally_store::{DeadLetter, FactRow, LedgerRow};
 
 use super::Engine;
 use super::rows::RowNumber;
 
-/// What is to be written: dead letters and rows first, the checkpoint when all of them are acked.
+/// What is to be written, one part after the other, each when the former is acknowledged.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Flush {
+    /// Who was in, of sets that have spilled: before the facts, which do not list them any more.
+    pub spills: Vec<LedgerRow>,
     /// The facts of every row that changed.
     pub rows: Vec<FactRow>,
+    /// Entries that changed: after the facts, so that who finds one finds a fact that is as new.
+    pub entries: Vec<LedgerRow>,
     /// What could not be counted.
     pub dead_letters: Vec<DeadLetter>,
     /// Where a fold may resume after it.
@@ -22,6 +28,8 @@ pub struct Flush {
 #[derive(Debug)]
 pub(super) struct Flying {
     rows: Vec<RowNumber>,
+    lists: Vec<RowNumber>,
+    entries: Vec<(RowNumber, Box<str>)>,
     dead_letters: Vec<DeadLetter>,
     checkpoint: Option<Checkpoint>,
 }
@@ -36,15 +44,56 @@ impl Engine {
             return None;
         }
         let checkpoint = self.next_checkpoint();
-        if self.rows.dirty() == 0 && self.dead_letters.is_empty() && checkpoint.is_none() {
+        let is_clean = self.rows.dirty() == 0 && self.sets.dirty() == 0;
+        if is_clean && self.dead_letters.is_empty() && checkpoint.is_none() {
             return None;
         }
         let numbers = self.rows.take_off();
         let rows = numbers.iter().filter_map(|number| self.fact_row(*number)).collect();
+        let (lists, spills) = self.spills();
+        let (flying, entries) = self.entries();
         let dead_letters = std::mem::take(&mut self.dead_letters);
-        self.flying =
-            Some(Flying { rows: numbers, dead_letters: dead_letters.clone(), checkpoint });
-        Some(Flush { rows, dead_letters, checkpoint })
+        self.flying = Some(Flying {
+            rows: numbers,
+            lists,
+            entries: flying,
+            dead_letters: dead_letters.clone(),
+            checkpoint,
+        });
+        Some(Flush { spills, rows, entries, dead_letters, checkpoint })
+    }
+
+    /// The lists of sets that have spilled, as of their spills.
+    fn spills(&mut self) -> (Vec<RowNumber>, Vec<LedgerRow>) {
+        let (mut lists, mut rows) = (Vec::new(), Vec::new());
+        for (number, since, actors) in self.sets.lists() {
+            let Some(row) = self.rows.get(number) else { continue };
+            let counter = self.scopes.counter(row.scope, &row.subject);
+            let entry = LedgerEntry { epoch: since.epoch(), as_of: since.as_of(), is_in: true };
+            for actor in actors.iter().cloned() {
+                rows.push(LedgerRow { counter: counter.clone(), actor, entry });
+            }
+            lists.push(number);
+        }
+        if mutant!("forget-spills") {
+            lists.iter().for_each(|number| self.sets.adopted(*number));
+        }
+        (lists, rows)
+    }
+
+    /// Entries that changed.
+    fn entries(&mut self) -> (Vec<(RowNumber, Box<str>)>, Vec<LedgerRow>) {
+        let (mut flying, mut rows) = (Vec::new(), Vec::new());
+        for (number, actor, mut entry) in self.sets.take_off(self.epoch) {
+            let Some(row) = self.rows.get(number) else { continue };
+            let counter = self.scopes.counter(row.scope, &row.subject);
+            if mutant!("entry-as-of-flush") {
+                entry.as_of = self.next;
+            }
+            rows.push(LedgerRow { counter, actor: actor.clone(), entry });
+            flying.push((number, actor));
+        }
+        (flying, rows)
     }
 
     /// The flush was written as a whole, checkpoint included, or has to be repeated.
@@ -52,6 +101,10 @@ impl Engine {
         let Some(flying) = self.flying.take() else { return };
         let written = written || mutant!("failed-is-written");
         self.rows.land(&flying.rows, written);
+        let touched: BTreeSet<RowNumber> =
+            flying.lists.iter().copied().chain(flying.entries.iter().map(|(n, _)| *n)).collect();
+        self.sets.land(&flying.lists, flying.entries, written);
+        touched.into_iter().for_each(|number| self.hold(number));
         if written {
             if let Some(checkpoint) = flying.checkpoint {
                 self.durable = checkpoint.as_of;
@@ -75,16 +128,18 @@ impl Engine {
             partition: self.partition,
             fact: Fact {
                 epoch: self.epoch,
-                as_of: row.as_of.max(self.next),
+                as_of: row.as_of.max(self.sets.front(number).unwrap_or(self.next)),
                 generation: row.generation,
                 total: row.total.saturating_add(i64::from(mutant!("canary"))),
+                members: self.sets.members(number),
             },
         })
     }
 
     /// The newest place that every row in memory has passed; none that is durable already.
     fn next_checkpoint(&mut self) -> Option<Checkpoint> {
-        let mut limit = self.pending.oldest().unwrap_or(AsOf(u64::MAX));
+        let waits = [self.pending.oldest(), self.sets.oldest()];
+        let mut limit = waits.into_iter().flatten().min().unwrap_or(AsOf(u64::MAX));
         if mutant!("checkpoint-passes-loads") {
             limit = AsOf(u64::MAX);
         }

@@ -3,8 +3,8 @@
 use bytes::Bytes;
 use tally_log::Record;
 use tally_proto::{
-    Action, CounterId, Decoded, Event, EventBatch, EventError, Kinds, Offset, RawEvent,
-    RecordError, decode_record,
+    Act, Action, CounterId, Decoded, Event, EventBatch, EventError, Kinds, Mode, Offset, RawEvent,
+    RecordError, Scope, decode_record,
 };
 use tally_service::mutant;
 use tally_store::DeadLetter;
@@ -31,8 +31,8 @@ pub enum Folded {
 
 /// Where an event stands.
 #[derive(Clone, Copy)]
-struct Place<'a> {
-    record: &'a Record,
+pub(super) struct Place<'a> {
+    pub(super) record: &'a Record,
     index: u32,
 }
 
@@ -56,7 +56,9 @@ impl Engine {
                 outcome = Ok(Folded::Hole { expected });
                 break;
             }
-            if let Err(stop) = self.apply(&kinds, record) {
+            let applied = self.apply(&kinds, record);
+            self.settle();
+            if let Err(stop) = applied {
                 outcome = Err(stop);
                 break;
             }
@@ -91,10 +93,14 @@ impl Engine {
     /// Evicts clean rows while there are too many. A fold that is paused because memory is full
     /// must find room without folding, so every flush comes here too.
     pub(super) fn make_room(&mut self) {
+        if self.sets.entries() > self.limits.counters {
+            self.sets.evict(self.limits.counters);
+        }
         if self.rows.len() <= self.limits.counters {
             return;
         }
-        for scope in self.rows.evict(self.limits.counters) {
+        for (number, scope) in self.rows.evict(self.limits.counters) {
+            self.sets.remove(number);
             self.scopes.release(scope);
         }
     }
@@ -123,11 +129,12 @@ impl Engine {
         // The scopes of a record are few, and looked up once for all of its entries.
         let scopes: Vec<_> = batch
             .scopes()
-            .map(|scope| match scopes::refuse(kinds, scope.kind) {
+            .map(|scope| match scopes::refuse(kinds, scope.kind, Mode::Tally) {
                 None => Ok(self.scopes.number(scope.namespace, scope.kind)),
                 Some(why) => Err((scope, why)),
             })
             .collect();
+        let entries = u32::try_from(batch.entries().len()).unwrap_or(u32::MAX);
         for (index, entry) in (0u32..).zip(batch.entries()) {
             let place = Place { record, index };
             match scopes.get(entry.scope) {
@@ -137,6 +144,24 @@ impl Engine {
                     self.set_aside(place, code, reason, value);
                 }
                 None => {} // decode has checked that every entry has a scope
+            }
+        }
+        let scopes: Vec<_> = batch.scopes().collect();
+        for (index, act) in (entries..).zip(batch.acts()) {
+            let place = Place { record, index };
+            let Some(scope) = scopes.get(act.scope) else { continue };
+            let value = || act_json(scope, &act);
+            match (kinds.get(scope.kind), scopes::refuse(kinds, scope.kind, Mode::Set)) {
+                (Some(kind), None) => {
+                    let action = if act.comes_in { Action::Set } else { Action::Unset };
+                    let (namespace, subject) = (scope.namespace, act.subject);
+                    let action = action(act.actor);
+                    self.act(place, &Event { namespace, kind, subject, action }, value);
+                }
+                (_, why) => {
+                    let (code, reason) = why.unwrap_or_default();
+                    self.set_aside(place, code, &reason, value());
+                }
             }
         }
     }
@@ -157,6 +182,7 @@ impl Engine {
                 let scope = self.scopes.number(namespace, &kind.name);
                 self.add(place, scope, subject, delta);
             }
+            Ok(event) => self.act(place, &event, || value.clone()),
             Err(error) => self.set_aside(place, error.code(), &error.to_string(), value.clone()),
         }
     }
@@ -209,7 +235,7 @@ impl Engine {
         });
     }
 
-    fn set_aside(&mut self, place: Place<'_>, code: &str, reason: &str, value: Bytes) {
+    pub(super) fn set_aside(&mut self, place: Place<'_>, code: &str, reason: &str, value: Bytes) {
         self.keep(DeadLetter {
             partition: self.partition,
             offset: place.record.offset,
@@ -237,4 +263,14 @@ fn event_json(namespace: &str, kind: &str, subject: &str, delta: i64) -> Bytes {
         r#"{{"namespace":"{namespace}","kind":"{kind}","subject":"{subject}","delta":{delta}}}"#
     );
     Bytes::from(event)
+}
+
+/// One act of a batch as the JSON event that it stands for.
+fn act_json(scope: &Scope<'_>, act: &Act<'_>) -> Bytes {
+    let Scope { namespace, kind } = scope;
+    let op = if act.comes_in { "set" } else { "unset" };
+    let (subject, actor) = (act.subject, act.actor);
+    Bytes::from(format!(
+        r#"{{"namespace":"{namespace}","kind":"{kind}","subject":"{subject}","op":"{op}","actor":"{actor}"}}"#
+    ))
 }

@@ -28,6 +28,12 @@ impl Pending {
         self.events
     }
 
+    /// The row's base is to be loaded, whoever waits for it.
+    pub(super) fn want(&mut self, row: RowNumber) {
+        self.waiting.entry(row).or_default();
+        self.wanted.push(row);
+    }
+
     /// An event waits for its row; the first one asks for the base.
     pub(super) fn wait(&mut self, row: RowNumber, event: Waiting) {
         let events = self.waiting.entry(row).or_insert_with(|| {

@@ -31,6 +31,7 @@ const DIRTY: u8 = 2;
 const FLYING: u8 = 4;
 const USED: u8 = 8;
 const FREE: u8 = 16;
+const HELD: u8 = 32;
 
 impl Row {
     pub(super) fn is_loading(&self) -> bool {
@@ -38,12 +39,12 @@ impl Row {
     }
 
     fn is_evictable(&self) -> bool {
-        let mut busy = LOADING | DIRTY | FLYING | FREE;
+        let mut busy = LOADING | DIRTY | FLYING | FREE | HELD;
         if mutant!("evict-dirty") {
-            busy = LOADING | FREE;
+            busy = LOADING | FREE | HELD;
         }
         if mutant!("evict-flying") {
-            busy = LOADING | DIRTY | FREE;
+            busy = LOADING | DIRTY | FREE | HELD;
         }
         self.flags & busy == 0
     }
@@ -172,6 +173,13 @@ impl Rows {
         }
     }
 
+    /// Keeps the row in memory, or lets it go.
+    pub(super) fn set_held(&mut self, number: RowNumber, held: bool) {
+        if let Some(row) = self.get_mut(number) {
+            row.flags = if held { row.flags | HELD } else { row.flags & !HELD };
+        }
+    }
+
     /// Adds the delta of the record at `offset` to a row that has its base.
     pub(super) fn add(&mut self, number: RowNumber, offset: Offset, delta: i64) -> Added {
         let Some(row) = self.get_mut(number) else { return Added::Before };
@@ -241,9 +249,9 @@ impl Rows {
     }
 
     /// Evicts clean rows that were not used lately until `most` are left, or it has looked at
-    /// enough; returns the scopes of the evicted rows.
-    pub(super) fn evict(&mut self, most: usize) -> Vec<u32> {
-        let mut scopes = Vec::new();
+    /// enough; returns the evicted rows with their scopes.
+    pub(super) fn evict(&mut self, most: usize) -> Vec<(RowNumber, u32)> {
+        let mut evicted = Vec::new();
         let slots = self.slots();
         // Around twice at most: the first round takes the USED mark, the second the row. And in
         // proportion to what is too many: while nearly all rows are dirty, a search would go
@@ -261,10 +269,10 @@ impl Rows {
             if row.flags & USED != 0 {
                 row.flags &= !USED;
             } else if row.is_evictable() {
-                scopes.push(self.remove(number));
+                evicted.push((number, self.remove(number)));
             }
         }
-        scopes
+        evicted
     }
 
     /// Some rows that are neither dirty nor being written, by turns.

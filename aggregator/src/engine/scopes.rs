@@ -22,7 +22,7 @@ struct Scope {
 }
 
 impl Scopes {
-    /// The number of a scope whose kind is a declared tally kind.
+    /// The number of a scope whose kind is declared.
     pub(super) fn number(&mut self, namespace: &str, kind: &str) -> u32 {
         if let Some(number) = self.recent
             && let Some(scope) = self.slots.get(number as usize)
@@ -91,10 +91,12 @@ impl Scopes {
     }
 }
 
-/// Why entries of a kind cannot be added up.
-pub(super) fn refuse(kinds: &Kinds, kind: &str) -> Option<(&'static str, String)> {
-    match kinds.get(kind).map(|kind| kind.mode) {
-        Some(Mode::Tally) => None,
+/// Why what a batch does to a kind cannot be counted: deltas belong to one mode, acts to the other.
+pub(super) fn refuse(kinds: &Kinds, kind: &str, mode: Mode) -> Option<(&'static str, String)> {
+    let found = kinds.get(kind).map(|kind| kind.mode);
+    match found {
+        Some(found) if found == mode => None,
+        Some(Mode::Tally) => Some(("wrong_op", format!("kind '{kind}' takes op add"))),
         Some(Mode::Set) => Some(("wrong_op", format!("kind '{kind}' takes op set or unset"))),
         None => Some(("unknown_kind", format!("kind '{kind}' is not declared"))),
     }

@@ -2,16 +2,18 @@
 
 use bytes::Bytes;
 use tally_log::Record;
-use tally_proto::{ContentType, CounterId, Fact, Lane};
+use tally_proto::{ContentType, CounterId, Fact, Lane, Members};
 
 use super::*;
+
+mod likes;
 
 const LIMITS: EngineLimits =
     EngineLimits { counters: 100, pending_events: 1_000, dead_letter_bytes: 10_000 };
 
 fn engine(checkpoint: Option<Checkpoint>) -> Engine {
     let kinds = Arc::new(Kinds::built_in());
-    Engine::resume(Partition(3), Epoch::FIRST, kinds, LIMITS, checkpoint)
+    Engine::resume((Partition(3), 64), Epoch::FIRST, kinds, LIMITS, checkpoint)
 }
 
 fn record(offset: u64, json: &str) -> Record {
@@ -33,7 +35,13 @@ fn counter(subject: &str) -> CounterId {
 }
 
 fn fact(as_of: u64, total: i64) -> Option<(Lane, Fact)> {
-    let fact = Fact { epoch: Epoch::FIRST, as_of: AsOf(as_of), generation: 0, total };
+    let fact = Fact {
+        epoch: Epoch::FIRST,
+        as_of: AsOf(as_of),
+        generation: 0,
+        total,
+        members: Members::None,
+    };
     Some((Lane(0), fact))
 }
 
