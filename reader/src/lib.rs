@@ -4,6 +4,7 @@
 
 mod cache;
 mod http;
+mod members;
 mod metrics;
 mod reader;
 mod reduce;

@@ -49,8 +49,8 @@ pub struct Reader {
     pub(crate) clock: SharedClock,
     /// How long others may keep an answer: as long as this cache does.
     pub(crate) cache_control: HeaderValue,
-    store: Arc<dyn FactStore>,
-    partitions: u32,
+    pub(crate) store: Arc<dyn FactStore>,
+    pub(crate) partitions: u32,
     epoch: Epoch,
     health: Health,
     metrics: ReaderMetrics,
@@ -231,7 +231,13 @@ mod tests {
     }
 
     fn row(as_of: u64, total: i64) -> FactRow {
-        let fact = Fact { epoch: Epoch::FIRST, as_of: AsOf(as_of), generation: 0, total };
+        let fact = Fact {
+            epoch: Epoch::FIRST,
+            as_of: AsOf(as_of),
+            generation: 0,
+            total,
+            members: tally_proto::Members::None,
+        };
         let counter = CounterId::new("default", "view", "a").unwrap();
         FactRow { counter, lane: Lane(0), partition: Partition(0), fact }
     }

@@ -41,7 +41,13 @@ mod tests {
     use super::*;
 
     fn row(kind: &str, partition: u32, generation: u32, total: i64) -> FactRow {
-        let fact = Fact { epoch: Epoch::FIRST, as_of: AsOf(9), generation, total };
+        let fact = Fact {
+            epoch: Epoch::FIRST,
+            as_of: AsOf(9),
+            generation,
+            total,
+            members: tally_proto::Members::None,
+        };
         let counter = CounterId::new("default", kind, "a").unwrap();
         FactRow { counter, lane: Lane(0), partition: Partition(partition), fact }
     }

@@ -89,6 +89,8 @@ pub(crate) enum Command {
     Get(GetArgs),
     /// Add to a counter
     Add(AddArgs),
+    /// Let an actor like a subject, once, however often it is said
+    Like(LikeArgs),
     /// Print the route key and partition of a counter, for producers of your own
     Route(RouteArgs),
     /// Roles, partitions, lag and dead letters of running processes
@@ -153,16 +155,35 @@ pub(crate) struct AddArgs {
 }
 
 #[derive(Debug, Args)]
+pub(crate) struct LikeArgs {
+    /// Such as video:123
+    pub(crate) subject: String,
+    /// Who, such as user:9
+    pub(crate) actor: String,
+    /// Take the like back
+    #[arg(long)]
+    pub(crate) undo: bool,
+    /// Another kind that counts actors
+    #[arg(long, default_value = "like")]
+    pub(crate) kind: String,
+    /// The namespace of the subject
+    #[arg(long)]
+    pub(crate) namespace: Option<String>,
+}
+
+#[derive(Debug, Args)]
 pub(crate) struct RouteArgs {
     /// Such as view; all kinds of a subject share its route
     pub(crate) kind: String,
     /// Such as video:123
     pub(crate) subject: String,
+    /// Who acts, such as user:9: picks the slot of a kind that counts actors
+    pub(crate) actor: Option<String>,
     /// The namespace of the subject
     #[arg(long)]
     pub(crate) namespace: Option<String>,
     /// One of several slots of a hot counter
-    #[arg(long, default_value_t = 0)]
+    #[arg(long, default_value_t = 0, conflicts_with = "actor")]
     pub(crate) slot: u32,
 }
 

@@ -1,10 +1,10 @@
-//! `tally get` and `tally add`.
+//! `tally get`, `tally add` and `tally like`.
 
 use reqwest::Method;
 use serde_json::json;
 use tally_proto::api::{Accepted, CounterAnswer, Total};
 
-use crate::cli::{AddArgs, GetArgs, Output};
+use crate::cli::{AddArgs, GetArgs, LikeArgs, Output};
 use crate::client::Client;
 use crate::output;
 
@@ -25,11 +25,24 @@ pub(crate) async fn get(client: &Client, output: Output, args: &GetArgs) -> anyh
 }
 
 pub(crate) async fn add(client: &Client, output: Output, args: &AddArgs) -> anyhow::Result<()> {
-    let path = format!("/v1/counters/{}/{}:add", args.kind, args.subject);
-    let request = client
-        .request(Method::POST, &path)
-        .query(&namespace(args.namespace.as_deref()))
-        .json(&json!({ "delta": args.delta }));
+    let counter = (&*args.kind, &*args.subject, args.namespace.as_deref());
+    write(client, output, counter, json!({ "delta": args.delta })).await
+}
+
+pub(crate) async fn like(client: &Client, output: Output, args: &LikeArgs) -> anyhow::Result<()> {
+    let counter = (&*args.kind, &*args.subject, args.namespace.as_deref());
+    let op = if args.undo { "unset" } else { "set" };
+    write(client, output, counter, json!({ "op": op, "actor": args.actor })).await
+}
+
+async fn write(
+    client: &Client,
+    output: Output,
+    (kind, subject, of): (&str, &str, Option<&str>),
+    event: serde_json::Value,
+) -> anyhow::Result<()> {
+    let path = format!("/v1/counters/{kind}/{subject}:add");
+    let request = client.request(Method::POST, &path).query(&namespace(of)).json(&event);
     let answer: Accepted = client.json(request).await?;
     output::print(output, &answer, |_| "counted: it is in the log, durable".to_owned())
 }

@@ -1,7 +1,10 @@
 //! `tally route`: where an event belongs, for producers of their own.
 
+use anyhow::{Context, ensure};
 use serde_json::json;
-use tally_proto::{CounterId, DEFAULT_NAMESPACE, partition_of, route_key};
+use tally_proto::{
+    CounterId, DEFAULT_NAMESPACE, Kinds, Mode, check_name, partition_of, route_key, slot_of,
+};
 
 use crate::cli::{Output, RouteArgs};
 use crate::output;
@@ -13,10 +16,23 @@ pub(crate) fn run(settings: &Settings, output: Output, args: &RouteArgs) -> anyh
         .map_err(|error| anyhow::anyhow!("namespace, kind or subject {error}"))?;
     let default = if settings.kafka.brokers.is_some() { 64 } else { 8 };
     let partitions = settings.partitions.unwrap_or(default);
-    let key = route_key(namespace, &counter.subject.subject, args.slot);
+    let slot = match &args.actor {
+        None => args.slot,
+        Some(actor) => slot(&args.kind, actor)?,
+    };
+    let key = route_key(namespace, &counter.subject.subject, slot);
     let partition = partition_of(key.as_bytes(), partitions);
     let result = json!({ "key": key, "partition": partition, "partitions": partitions });
     output::print(output, &result, |_| {
         format!("key {key}  partition {partition} of {partitions} (murmur2)")
     })
+}
+
+/// The slot of an actor's events.
+fn slot(kind: &str, actor: &str) -> anyhow::Result<u32> {
+    check_name(actor).map_err(|error| anyhow::anyhow!("actor {error}"))?;
+    let kinds = Kinds::built_in();
+    let kind = kinds.get(kind).with_context(|| format!("kind '{kind}' is not declared"))?;
+    ensure!(kind.mode == Mode::Set, "kind '{}' counts no actors: leave the actor out", kind.name);
+    Ok(slot_of(actor, kind.spread))
 }
