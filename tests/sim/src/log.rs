@@ -82,9 +82,12 @@ impl Shard {
 impl SimLog {
     /// An empty log.
     pub(crate) fn new(partitions: u32, dice: Dice, clock: SharedClock, kinds: Arc<Kinds>) -> Self {
-        let shard = || Shard { versions: vec![Truth::default()], ..Shard::default() };
+        let shard = |partition| Shard {
+            versions: vec![Truth::new(Partition(partition), partitions)],
+            ..Shard::default()
+        };
         let state = State {
-            partitions: (0..partitions).map(|_| shard()).collect(),
+            partitions: (0..partitions).map(shard).collect(),
             out_until: Instant::now(),
             glitches: Glitches::default(),
             holes: 0,
@@ -146,12 +149,14 @@ impl SimLog {
 
     /// The log loses what stands from `from` on: truncated, or, with 0, made anew.
     pub(crate) fn lose(&self, partition: Partition, from: Offset) {
-        let shard = &mut self.state.lock().partitions[partition.0 as usize];
+        let mut state = self.state.lock();
+        let partitions = u32::try_from(state.partitions.len()).unwrap_or(1);
+        let shard = &mut state.partitions[partition.0 as usize];
         tracing::debug!(%partition, %from, "the log loses all from here on");
         let from = usize::try_from(from.0).unwrap_or(usize::MAX).min(shard.slots.len());
         shard.slots.truncate(from);
         shard.start = shard.start.min(from as u64);
-        let mut truth = Truth::default();
+        let mut truth = Truth::new(partition, partitions);
         shard.slots.iter().flatten().for_each(|record| truth.apply(&self.kinds, record));
         shard.versions.push(truth);
     }

@@ -55,6 +55,28 @@ pub const MUTANTS: &[Mutant] = &[
     mutant("evict-flying", "F3", "a row whose write is not acked is not evicted"),
     mutant("no-write-back", "F3", "a base newer than the checkpoint at start is written again"),
     mutant("error-is-absent", "F3", "an error is never 'there is no base'"),
+    mutant("misrouted-is-counted", "F4", "an actor's events meet in one partition"),
+    mutant(
+        "spills-after-facts",
+        "sets",
+        "who is in at the spill is in the ledger before the fact is",
+    ),
+    mutant("forget-spills", "sets", "the list of the spill stays until a spilled fact is acked"),
+    mutant("entries-before-facts", "sets", "an entry is written after a fact that is as new"),
+    mutant(
+        "spill-without-name",
+        "sets",
+        "a spilled fact names its spill: what is older is void, and touches nothing",
+    ),
+    mutant(
+        "dirty-by-total",
+        "sets",
+        "a fact is dirty when a member changed, also at an equal total",
+    ),
+    mutant("no-reread", "sets", "when an entry is newer than the event, the fact is read again"),
+    mutant("no-entry-write-back", "sets", "an entry newer than the checkpoint is written again"),
+    mutant("evict-dirty-entries", "sets", "a dirty entry is not evicted"),
+    mutant("entry-as-of-flush", "sets", "an entry is as of its actor's last change"),
     mutant("replay-counts-again", "F5", "a record below the expected offset is left out"),
     mutant("skip-gaps", "F5", "at a gap the log is asked once more"),
     mutant(

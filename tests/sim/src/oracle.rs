@@ -4,11 +4,15 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-use tally_proto::{AsOf, Checkpoint, CounterId, Epoch, Partition};
+use tally_proto::{
+    AsOf, Checkpoint, CounterId, Epoch, LedgerEntry, Members, Partition, route, slot_of,
+};
 use tally_store::FactRow;
 
 use crate::log::SimLog;
 use crate::store::SimStore;
+use crate::truth::Truth;
+use crate::world::LIKE_SPREAD;
 
 /// Remembers the first thing that was wrong. Clones share it.
 #[derive(Clone)]
@@ -60,13 +64,16 @@ impl Oracle {
 
     /// A fact is sent: it must be a true sentence about the prefix that it names.
     pub(crate) fn on_fact(&self, row: &FactRow) {
-        let fact = row.fact;
+        let fact = &row.fact;
         self.note(&[u64::from(row.partition.0), fact.as_of.0, fact.total.cast_unsigned()]);
         let is_true = if fact.epoch == Epoch::FIRST {
             self.is_true(&row.counter, row.partition, fact.as_of, fact.total)
         } else {
             self.moved(&row.counter, row.partition, fact.as_of) == fact.total
         };
+        if fact.epoch == Epoch::FIRST && !self.lists_whom_it_counts(row) {
+            self.accuse(format!("false fact: {row:?} does not say who is in"));
+        }
         if !is_true {
             let says = self.log.versions(row.partition, |t| t.total(&row.counter, fact.as_of));
             self.accuse(format!(
@@ -74,6 +81,35 @@ impl Oracle {
                 row.counter, row.partition, fact.total, fact.as_of
             ));
         }
+    }
+
+    fn lists_whom_it_counts(&self, row: &FactRow) -> bool {
+        let says = self.log.versions(row.partition, |t| t.set(&row.counter, row.fact.as_of));
+        says.into_iter().any(|state| match &row.fact.members {
+            Members::None => &*row.counter.kind != "like",
+            Members::Inline(members) => {
+                state.spilled.is_none() && state.members.iter().eq(members.iter())
+            }
+            Members::Spilled(since) => state.spilled == Some(since.as_of()),
+        })
+    }
+
+    /// An entry is sent: its actor must have been so as of where it says.
+    pub(crate) fn on_entry(&self, counter: &CounterId, actor: &str, entry: &LedgerEntry) {
+        self.note(&[entry.as_of.0, u64::from(entry.is_in)]);
+        let partition = self.home(counter, actor);
+        let was =
+            |truth: &Truth| truth.set(counter, entry.as_of).members.contains(actor) == entry.is_in;
+        if !self.log.versions(partition, was).into_iter().any(|so| so) {
+            self.accuse(format!("false entry: {actor} of {counter} is not so: {entry:?}"));
+        }
+    }
+
+    /// Where an actor's events belong.
+    pub(crate) fn home(&self, counter: &CounterId, actor: &str) -> Partition {
+        let partitions = u32::try_from(self.log.partitions().count()).unwrap_or(1);
+        let slot = slot_of(actor, LIKE_SPREAD);
+        route(&counter.subject.namespace, &counter.subject.subject, slot, partitions)
     }
 
     /// An operator moves a row to the next epoch: what it said must have been true.
@@ -145,6 +181,23 @@ impl Oracle {
             };
             truth.counters().find(misses).cloned()
         });
+        let misses = |(counter, actor): &(CounterId, Box<str>)| {
+            let state = self.log.truth(partition, |truth| truth.set(counter, as_of));
+            let Some(since) = state.spilled else { return false };
+            let entry = store.durable_entry(counter, actor).filter(|entry| entry.as_of >= since);
+            let is_newer = entry.is_some_and(|entry| entry.as_of >= as_of);
+            !is_newer && entry.is_some_and(|entry| entry.is_in) != state.members.contains(actor)
+        };
+        let actors = self.log.truth(partition, |truth| truth.actors());
+        let actors = actors
+            .into_iter()
+            .flat_map(|(c, actors)| actors.into_iter().map(move |a| (c.clone(), a)));
+        if let Some((counter, actor)) = actors.into_iter().find(misses) {
+            self.accuse(format!(
+                "checkpoint {as_of} of partition {partition} is ahead of the entry of {actor} in \
+                 {counter}"
+            ));
+        }
         if let Some(counter) = missing {
             self.accuse(format!(
                 "checkpoint {as_of} of partition {partition} is ahead of what is durable of {counter}"

@@ -59,6 +59,8 @@ pub(crate) struct Plan {
     pub(crate) active: Duration,
     /// What goes wrong, in order of time.
     pub(crate) faults: Vec<(Duration, Fault)>,
+    /// Whether actors like things, too.
+    pub(crate) likes: bool,
     /// Whether one request brings totals to the edge of 64 bits.
     pub(crate) overflows: bool,
 }
@@ -92,6 +94,7 @@ impl Plan {
             requests: (0..dice.between(1, 3)).map(|_| dice.between(3, 25)).collect(),
             active: active + if replaced { Duration::from_secs(10) } else { Duration::ZERO },
             faults,
+            likes: !replaced && dice.chance(700),
             overflows: dice.chance(150) && !replaced,
         }
     }

@@ -46,7 +46,12 @@ pub(crate) struct Clients {
     pub(crate) kinds: Arc<Kinds>,
     /// What they count.
     pub(crate) subjects: &'static [&'static str],
+    /// Whether actors like things, too.
+    pub(crate) likes: bool,
 }
+
+/// Who likes things.
+pub(crate) const ACTORS: &[&str] = &["u1", "u2", "u3", "u4", "u5", "u6", "u7", "u8"];
 
 impl Clients {
     /// Sends requests over a time; each is tried a few times.
@@ -67,6 +72,13 @@ impl Clients {
     fn request(&self) -> Vec<String> {
         let event = || {
             let subject = self.subject();
+            if self.likes && self.dice.chance(500) {
+                let (actor, op) =
+                    (self.dice.pick(ACTORS), self.dice.pick(&["set", "set", "unset"]));
+                return format!(
+                    r#"{{"kind":"like","subject":"{subject}","actor":"{actor}","op":"{op}"}}"#
+                );
+            }
             match self.dice.below(10) {
                 0..4 => format!(r#"{{"kind":"reply","subject":"{subject}"}}"#),
                 4 => format!(r#"{{"kind":"view","subject":"{subject}","namespace":"n"}}"#),
@@ -125,19 +137,23 @@ impl Clients {
 }
 
 /// Appends records that no ingest has checked, good ones and bad ones.
-pub(crate) async fn foreign(log: SimLog, dice: Dice, records: u64, time: Duration) {
+pub(crate) async fn foreign(log: SimLog, dice: Dice, records: u64, time: Duration, likes: bool) {
     let pause = u64::try_from(time.as_millis()).unwrap_or(0) / records.max(1);
     let partitions: Vec<Partition> = log.partitions().collect();
     for _ in 0..records {
         sleep(dice.millis(0, pause * 2)).await;
-        let (content_type, value) = record(&dice);
+        let (content_type, value) = record(&dice, likes);
         let record = NewRecord { key: Bytes::from_static(b"key"), value, content_type };
         log.append_now(*dice.pick(&partitions), record);
     }
 }
 
-fn record(dice: &Dice) -> (ContentType, Bytes) {
+fn record(dice: &Dice, likes: bool) -> (ContentType, Bytes) {
     let json = |text: &str| (ContentType::Json, Bytes::copy_from_slice(text.as_bytes()));
+    if likes && dice.chance(300) {
+        let (subject, actor) = (dice.pick(SUBJECTS), dice.pick(ACTORS)); // mostly misrouted
+        return json(&format!(r#"{{"kind":"like","subject":"{subject}","actor":"{actor}"}}"#));
+    }
     match dice.below(8) {
         0 => json("{\"kind\":\"view\""),
         1 => json(r#"{"kind":"unheard","subject":"a"}"#),

@@ -20,6 +20,7 @@ use tower::ServiceExt;
 use crate::dice::Dice;
 use crate::log::SimLog;
 use crate::oracle::Oracle;
+use crate::producers::ACTORS;
 
 /// A reader, and who asks it. Clones share it.
 #[derive(Clone)]
@@ -56,13 +57,14 @@ impl Readers {
     }
 
     /// Reads now and then.
-    pub(crate) async fn read_often(self, dice: Dice) {
+    pub(crate) async fn read_often(self, dice: Dice, log: SimLog) {
         loop {
             sleep(dice.millis(50, 600)).await;
             let subject = *dice.pick(&["video:1", "video:2", "a", "b"]);
-            let kind = *dice.pick(&["view", "reply"]);
+            let kind = *dice.pick(&["view", "reply", "like"]);
             let counter = CounterId::new("default", kind, subject).expect("a name");
             self.read(&counter).await;
+            self.ask(&dice, &log).await;
         }
     }
 
@@ -115,6 +117,50 @@ impl Readers {
             let says: i128 = log.partitions().map(partial).sum();
             if total != Some(says) {
                 self.oracle.accuse(format!("{counter} is read as {total:?}, the log says {says}"));
+            }
+        }
+    }
+
+    /// Whether an actor is in, by the reader's answer.
+    async fn is_in(&self, counter: &CounterId, actor: &str) -> Option<bool> {
+        let subject = &counter.subject;
+        let uri = format!(
+            "/v1/actors/{actor}/{}?subjects={}&namespace={}",
+            counter.kind, subject.subject, subject.namespace
+        );
+        let request = Request::get(uri).body(Body::empty()).expect("a request");
+        let response = self.router.clone().oneshot(request).await.expect("infallible");
+        let is_ok = response.status().is_success();
+        let body = response.into_body().collect().await.expect("a body").to_bytes();
+        let answer: serde_json::Value = serde_json::from_slice(&body).expect("JSON");
+        is_ok.then(|| answer[&*subject.subject].as_bool().expect("yes or no"))
+    }
+
+    /// Asks whether somebody is in: it must have been so at some time.
+    async fn ask(&self, dice: &Dice, log: &SimLog) {
+        let subject = *dice.pick(&["video:1", "video:2", "a"]);
+        let (counter, actor) =
+            (CounterId::new("default", "like", subject).expect("a name"), *dice.pick(ACTORS));
+        let Some(is_in) = self.is_in(&counter, actor).await else { return };
+        let home = self.oracle.home(&counter, actor);
+        if !log.truth(home, |truth| truth.ever_in(&counter, actor, is_in)) {
+            self.oracle.accuse(format!("a reader says {is_in} of {actor} in {counter}"));
+        }
+    }
+
+    /// At the end, everybody is where the log says.
+    pub(crate) async fn judge_actors(&self, log: &SimLog, partition: Partition) {
+        let end = AsOf(u64::MAX);
+        for (counter, actors) in log.truth(partition, |truth| truth.actors()) {
+            let state = log.truth(partition, |truth| truth.set(&counter, end));
+            for actor in actors {
+                let says = state.members.contains(&actor);
+                let is_in = self.is_in(&counter, &actor).await;
+                if is_in != Some(says) {
+                    self.oracle.accuse(format!(
+                        "{actor} is read as {is_in:?} in {counter}, the log says {says}"
+                    ));
+                }
             }
         }
     }

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use parking_lot::Mutex;
-use tally_proto::{Checkpoint, CounterId, Fact, Lane, Offset, Partition, SubjectId};
+use tally_proto::{Checkpoint, CounterId, Fact, Lane, LedgerEntry, Offset, Partition, SubjectId};
 use tally_service::clock::SharedClock;
 use tally_service::mutant;
 use tally_store::{DeadLetter, FactStore, Progress};
@@ -37,6 +37,8 @@ pub(crate) enum Key {
     Fact(SubjectId, Box<str>, Partition, Lane),
     /// A checkpoint.
     Checkpoint(Partition),
+    /// An entry of the ledger.
+    Entry(CounterId, Box<str>),
     /// A progress row.
     Progress(Partition, Box<str>),
     /// A dead letter: partition, day, offset, index.
@@ -118,8 +120,18 @@ impl SimStore {
             fact_of(cell)
         };
         let mut facts: Vec<Option<Fact>> = replicas.iter().map(newest).collect();
-        facts.sort_by_key(|fact| Reverse(fact.map(|fact| (fact.epoch, fact.as_of))));
-        facts[usize::from(QUORUM) - 1]
+        facts.sort_by_key(|fact| Reverse(fact.as_ref().map(|fact| (fact.epoch, fact.as_of))));
+        facts.swap_remove(usize::from(QUORUM) - 1)
+    }
+
+    /// What no quorum can miss of an actor's entry.
+    pub(crate) fn durable_entry(&self, counter: &CounterId, actor: &str) -> Option<LedgerEntry> {
+        let key = Key::Entry(counter.clone(), actor.into());
+        let replicas = self.replicas.lock();
+        let of = |replica: &Replica| entry_of(replica.disk.get(&key)?);
+        let mut entries: Vec<Option<LedgerEntry>> = replicas.iter().map(of).collect();
+        entries.sort_by_key(|entry| Reverse(entry.map(|entry| (entry.epoch, entry.as_of))));
+        entries[usize::from(QUORUM) - 1]
     }
 
     /// The newest checkpoint that any replica holds: whoever reads it may go on from there.
@@ -149,6 +161,13 @@ fn lanes(counter: &CounterId, partition: Partition) -> RangeInclusive<Key> {
     let key =
         |lane| Key::Fact(counter.subject.clone(), counter.kind.clone(), partition, Lane(lane));
     key(0)..=key(u8::MAX)
+}
+
+fn entry_of(cell: &Cell) -> Option<LedgerEntry> {
+    match &cell.value {
+        Value::Blob(blob) => LedgerEntry::decode(blob).ok(),
+        _ => None,
+    }
 }
 
 fn fact_of(cell: &Cell) -> Option<Fact> {

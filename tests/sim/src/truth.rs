@@ -1,22 +1,44 @@
 //! The truth: what the log says, folded by the simplest means. The judge of every fact.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use tally_log::Record;
 use tally_proto::{
-    Action, AsOf, CounterId, Decoded, EventBatch, Kinds, Mode, Offset, RawEvent, decode_record,
+    Action, AsOf, CounterId, Decoded, Event, EventBatch, Kinds, Mode, Offset, Partition, RawEvent,
+    decode_record, route,
 };
 
 /// One partition of one version of the log, folded.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 pub(crate) struct Truth {
+    /// Which one, of how many.
+    place: (Partition, u32),
     /// By counter: where its total changed, and to what.
     totals: BTreeMap<CounterId, Vec<(Offset, i64)>>,
     /// What cannot be counted: place and code.
     dead_letters: BTreeMap<(Offset, u32), String>,
+    /// By counter of actors: where who is in changed, and to whom.
+    sets: BTreeMap<CounterId, Vec<(Offset, SetState)>>,
+}
+
+/// Who is in, and since when the ledger holds it.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct SetState {
+    pub(crate) members: BTreeSet<Box<str>>,
+    pub(crate) spilled: Option<AsOf>,
 }
 
 impl Truth {
+    /// The truth of a partition that is empty.
+    pub(crate) fn new(partition: Partition, partitions: u32) -> Self {
+        Truth {
+            place: (partition, partitions),
+            totals: BTreeMap::new(),
+            dead_letters: BTreeMap::new(),
+            sets: BTreeMap::new(),
+        }
+    }
+
     /// Folds one more record.
     pub(crate) fn apply(&mut self, kinds: &Kinds, record: &Record) {
         let offset = record.offset;
@@ -30,6 +52,20 @@ impl Truth {
             }
             Err(error) => {
                 self.dead_letters.insert((offset, 0), error.code().into());
+            }
+        }
+        self.spill(kinds, offset);
+    }
+
+    /// A record that brought more actors than a fact lists makes the set spill at its end.
+    fn spill(&mut self, kinds: &Kinds, offset: Offset) {
+        for (counter, steps) in &mut self.sets {
+            let most = kinds.get(&counter.kind).map_or(0, |kind| kind.most_inline);
+            if let Some((at, state)) = steps.last_mut()
+                && *at == offset
+                && state.members.len() > most
+            {
+                state.spilled.get_or_insert(offset.as_of());
             }
         }
     }
@@ -51,6 +87,44 @@ impl Truth {
                 }
             }
         }
+        let entries = u32::try_from(batch.entries().len()).unwrap_or(u32::MAX);
+        for (index, act) in (entries..).zip(batch.acts()) {
+            let scope = &scopes[act.scope];
+            let Some(kind) = kinds.get(scope.kind) else {
+                self.dead_letters.insert((offset, index), "unknown_kind".into());
+                continue;
+            };
+            let action =
+                if act.comes_in { Action::Set(act.actor) } else { Action::Unset(act.actor) };
+            let (namespace, subject) = (scope.namespace, act.subject);
+            self.act((offset, index), &Event { namespace, kind, subject, action });
+        }
+    }
+
+    fn act(&mut self, place: (Offset, u32), event: &Event<'_>) {
+        let (partition, partitions) = self.place;
+        if route(event.namespace, event.subject, event.slot(), partitions) != partition {
+            self.dead_letters.insert(place, "misrouted".into());
+            return;
+        }
+        let name = CounterId::new(event.namespace, &event.kind.name, event.subject);
+        let Ok(counter) = name else { return };
+        let steps = self.sets.entry(counter.clone()).or_default();
+        let mut state = steps.last().map(|(_, state)| state.clone()).unwrap_or_default();
+        let changed = match event.action {
+            Action::Set(actor) => state.members.insert(actor.into()),
+            Action::Unset(actor) => state.members.remove(actor),
+            Action::Add(_) => false,
+        };
+        if !changed {
+            return;
+        }
+        let total = i64::try_from(state.members.len()).expect("few");
+        let totals = self.totals.entry(counter).or_default();
+        steps.retain(|(offset, _)| *offset != place.0);
+        totals.retain(|(offset, _)| *offset != place.0);
+        steps.push((place.0, state));
+        totals.push((place.0, total));
     }
 
     fn event(
@@ -61,10 +135,12 @@ impl Truth {
     ) {
         let checked = raw.as_ref().map_err(Clone::clone).and_then(|raw| raw.check(kinds));
         match checked {
-            Ok(event) => {
-                let Action::Add(delta) = event.action;
-                self.add(place, event.namespace, &event.kind.name, event.subject, delta);
-            }
+            Ok(event) => match event.action {
+                Action::Add(delta) => {
+                    self.add(place, event.namespace, &event.kind.name, event.subject, delta);
+                }
+                Action::Set(_) | Action::Unset(_) => self.act(place, &event),
+            },
             Err(error) => {
                 self.dead_letters.insert(place, error.code().into());
             }
@@ -98,6 +174,27 @@ impl Truth {
         let Some(steps) = self.totals.get(counter) else { return 0 };
         let passed = steps.partition_point(|(offset, _)| as_of.covers(*offset));
         passed.checked_sub(1).map_or(0, |last| steps[last].1)
+    }
+
+    /// Who is in, taking in every record below `as_of`.
+    pub(crate) fn set(&self, counter: &CounterId, as_of: AsOf) -> SetState {
+        let Some(steps) = self.sets.get(counter) else { return SetState::default() };
+        let passed = steps.partition_point(|(offset, _)| as_of.covers(*offset));
+        passed.checked_sub(1).map(|last| steps[last].1.clone()).unwrap_or_default()
+    }
+
+    /// Whether the actor ever was in, or out.
+    pub(crate) fn ever_in(&self, counter: &CounterId, actor: &str, is_in: bool) -> bool {
+        let was = |(_, state): &(Offset, SetState)| state.members.contains(actor) == is_in;
+        !is_in || self.sets.get(counter).is_some_and(|steps| steps.iter().any(was))
+    }
+
+    /// Every counter of actors, and all who ever were in.
+    pub(crate) fn actors(&self) -> Vec<(CounterId, BTreeSet<Box<str>>)> {
+        let all = |steps: &Vec<(Offset, SetState)>| {
+            steps.iter().flat_map(|(_, state)| state.members.iter().cloned()).collect()
+        };
+        self.sets.iter().map(|(counter, steps)| (counter.clone(), all(steps))).collect()
     }
 
     /// Whether the counter ever stood there.

@@ -59,6 +59,23 @@ pub fn run(seed: u64, mutant: Option<&'static str>) -> Outcome {
     outcome
 }
 
+/// Few actors are many here, and they are dealt over few slots.
+pub(crate) const LIKE_SPREAD: u32 = 2;
+const MOST_INLINE: usize = 2;
+
+fn kind(name: &str, mode: Mode) -> Kind {
+    Kind { name: name.into(), mode, spread: LIKE_SPREAD, most_inline: MOST_INLINE }
+}
+
+fn kinds() -> Kinds {
+    Kinds::new(vec![
+        kind("view", Mode::Tally),
+        kind("reply", Mode::Tally),
+        kind("like", Mode::Set),
+        kind("repost", Mode::Set),
+    ])
+}
+
 struct Aggregator {
     process: Process,
     stopper: Stopper,
@@ -94,7 +111,7 @@ impl World {
         let dice = Dice::new(seed);
         let plan = Plan::new(&dice);
         let clock = SimClock::shared();
-        let kinds = Arc::new(Kinds::built_in());
+        let kinds = Arc::new(kinds());
         let log = SimLog::new(plan.partitions, dice.clone(), clock.clone(), kinds.clone());
         log.trouble(plan.glitches, plan.holes);
         let oracle = Oracle::new(log.clone());
@@ -158,7 +175,6 @@ impl World {
     /// The kinds belong to the log, not to a process: a mutant lets a process have its own.
     fn kinds_of_a_process(&self) -> Arc<Kinds> {
         if mutant!("kinds-by-process") && self.started.is_multiple_of(2) {
-            let kind = |name: &str, mode| Kind { name: name.into(), mode };
             return Arc::new(Kinds::new(vec![
                 kind("view", Mode::Tally),
                 kind("reply", Mode::Tally),
@@ -201,7 +217,7 @@ impl World {
         self.start_ingest();
         let writing = self.start_producers();
         let readers = self.readers();
-        let reading = tokio::spawn(readers.clone().read_often(self.dice.clone()));
+        let reading = tokio::spawn(readers.clone().read_often(self.dice.clone(), self.log.clone()));
         let (begin, faults) = (Instant::now(), std::mem::take(&mut self.plan.faults));
         for (at, fault) in faults {
             sleep_until(begin + at).await;
@@ -234,6 +250,7 @@ impl World {
             accounts: self.accounts.clone(),
             kinds: self.kinds.clone(),
             subjects,
+            likes: self.plan.likes,
         }
     }
 
@@ -246,7 +263,13 @@ impl World {
             writing.push(tokio::spawn(clients.clone().run(*requests, active, overflows)));
         }
         let records = self.dice.below(8);
-        writing.push(tokio::spawn(foreign(self.log.clone(), self.dice.clone(), records, active)));
+        writing.push(tokio::spawn(foreign(
+            self.log.clone(),
+            self.dice.clone(),
+            records,
+            active,
+            self.plan.likes,
+        )));
         writing
     }
 
@@ -431,6 +454,7 @@ impl World {
         if self.epoch == Epoch::FIRST {
             for partition in self.log.partitions() {
                 readers.judge_dead_letters(&self.log, partition).await;
+                readers.judge_actors(&self.log, partition).await;
             }
             self.judge_accounts();
         }

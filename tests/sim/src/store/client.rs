@@ -7,15 +7,17 @@ use std::time::Duration;
 use async_trait::async_trait;
 use parking_lot::Mutex;
 use tally_proto::{
-    Checkpoint, CounterId, Fact, Lane, Layout, Offset, Partition, PositionError, Stamp, SubjectId,
+    Checkpoint, CounterId, Fact, Lane, Layout, LedgerEntry, Offset, Partition, PositionError,
+    Stamp, SubjectId,
 };
 use tally_service::mutant;
-use tally_store::{DeadLetter, FactRow, FactStore, Progress, StoreError};
+use tally_store::{DeadLetter, FactRow, FactStore, LedgerRow, Progress, StoreError};
 use tokio::sync::Notify;
 use tokio::time::{sleep, timeout};
 
 use super::{
-    Cell, Cells, Key, OPERATOR, QUORUM, REPLICAS, SimStore, Value, fact_of, keep_newest, lanes,
+    Cell, Cells, Key, OPERATOR, QUORUM, REPLICAS, SimStore, Value, entry_of, fact_of, keep_newest,
+    lanes,
 };
 use crate::process::{Lost, Process};
 
@@ -208,7 +210,7 @@ impl FactStore for Client {
     async fn write_facts(&self, rows: &[FactRow]) -> Result<(), StoreError> {
         self.process.awake().await;
         for row in rows {
-            let (who, partition, fact) = (self.process.name(), row.partition, row.fact);
+            let (who, partition, fact) = (self.process.name(), row.partition, &row.fact);
             let (counter, as_of, total) = (&row.counter, fact.as_of, fact.total);
             tracing::debug!(who, %partition, %counter, %as_of, total, "fact sent");
             if who == OPERATOR {
@@ -222,6 +224,35 @@ impl FactStore for Client {
             let (subject, kind) = (row.counter.subject.clone(), row.counter.kind.clone());
             let key = Key::Fact(subject, kind, row.partition, row.lane);
             (key, self.cell(row.fact.stamp(), Value::Blob(row.fact.encode())))
+        };
+        self.write(rows.iter().map(cell).collect()).await
+    }
+
+    async fn load_entries(
+        &self,
+        counter: &CounterId,
+        actors: &[Box<str>],
+    ) -> Result<Vec<Option<LedgerEntry>>, StoreError> {
+        let keys: Vec<Key> =
+            actors.iter().cloned().map(|actor| Key::Entry(counter.clone(), actor)).collect();
+        let select = |cells: &Cells| {
+            let found = keys.iter().filter_map(|key| cells.get_key_value(key));
+            found.map(|(key, cell)| (key.clone(), cell.clone())).collect()
+        };
+        let found = self.read(select).await?;
+        Ok(keys.iter().map(|key| found.get(key).and_then(entry_of)).collect())
+    }
+
+    async fn write_entries(&self, rows: &[LedgerRow]) -> Result<(), StoreError> {
+        self.process.awake().await;
+        for LedgerRow { counter, actor, entry } in rows {
+            let (who, as_of, is_in) = (self.process.name(), entry.as_of, entry.is_in);
+            tracing::debug!(who, %counter, %actor, %as_of, is_in, "entry sent");
+            self.store.oracle.on_entry(counter, actor, entry);
+        }
+        let cell = |row: &LedgerRow| {
+            let key = Key::Entry(row.counter.clone(), row.actor.clone());
+            (key, self.cell(row.entry.stamp(), Value::Blob(row.entry.encode())))
         };
         self.write(rows.iter().map(cell).collect()).await
     }
