@@ -80,9 +80,15 @@ async fn a_cell_written_without_its_stamp_is_found_to_be_poison() {
     let settings = cql(&site);
     let store = CqlStore::open(&settings, true).await.unwrap();
     let counter = CounterId::new("default", "view", "a").unwrap();
-    let fact = Fact { epoch: Epoch::FIRST, as_of: AsOf(5), generation: 0, total: 7 };
+    let fact = Fact {
+        epoch: Epoch::FIRST,
+        as_of: AsOf(5),
+        generation: 0,
+        total: 7,
+        members: tally_proto::Members::None,
+    };
     let (lane, partition) = (Lane(0), Partition(0));
-    let row = FactRow { counter: counter.clone(), lane, partition, fact };
+    let row = FactRow { counter: counter.clone(), lane, partition, fact: fact.clone() };
     store.write_facts(&[row]).await.unwrap();
     let blob: String = fact.encode().iter().map(|byte| format!("{byte:02x}")).collect();
     let session = scylla::client::session_builder::SessionBuilder::new()
@@ -144,7 +150,13 @@ async fn an_error_of_a_node_is_told_as_one_to_try_again_and_nothing_is_lost() {
         counter: counter(n),
         lane: Lane(0),
         partition: Partition(0),
-        fact: Fact { epoch: Epoch::FIRST, as_of: AsOf(as_of), generation: 0, total: 7 },
+        fact: Fact {
+            epoch: Epoch::FIRST,
+            as_of: AsOf(as_of),
+            generation: 0,
+            total: 7,
+            members: tally_proto::Members::None,
+        },
     };
     let rows: Vec<FactRow> = (0..50).map(|n| row(n, 5)).collect();
     let writes = || {
@@ -182,6 +194,6 @@ async fn an_error_of_a_node_is_told_as_one_to_try_again_and_nothing_is_lost() {
     store.write_facts(&rows).await.unwrap();
     let asked: Vec<_> = (0..50).map(counter).collect();
     let loaded = store.load_facts(Partition(0), &asked).await.unwrap();
-    assert!(loaded.iter().all(|l| l.is_some_and(|(_, fact)| fact.total == 7)));
+    assert!(loaded.iter().all(|l| l.as_ref().is_some_and(|(_, fact)| fact.total == 7)));
     drop(proxy); // its own `finish` panics when a worker is still on its way out
 }

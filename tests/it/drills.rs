@@ -79,6 +79,7 @@ async fn a_poisoned_row_stops_its_partition_and_goes_on_in_the_next_lane() {
         as_of: tally_proto::AsOf(20),
         generation: 0,
         total: 1_000_000,
+        members: tally_proto::Members::None,
     };
     cql(&site).await.query_unpaged(update, (fact.encode().to_vec(),)).await.unwrap();
     wait_until_stopped(&aggregator, "poisoned row").await; // read back by itself

@@ -57,6 +57,30 @@ async fn json_of_a_plain_librdkafka_producer_is_counted() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_like_that_came_to_another_partition_is_set_aside_with_the_right_key() {
+    let site = Site::new("misrouted").await;
+    let (aggregator, reader) = (site.assigned_aggregator().await, site.reader().await);
+    let kinds = tally_proto::Kinds::built_in();
+    let slot = tally_proto::slot_of("user:9", kinds.get("like").unwrap().spread);
+    let right = tally_proto::route_key("default", "video:1", slot);
+    let home = tally_proto::partition_of(right.as_bytes(), 8);
+    let is_elsewhere = |key: &&str| tally_proto::partition_of(key.as_bytes(), 8) != home;
+    let wrong = ["a", "b", "c"].into_iter().find(is_elsewhere).unwrap();
+    let like = br#"{"kind":"like","subject":"video:1","actor":"user:9"}"#;
+    produce(&site, &[(wrong, like), (&right, like), (&right, like)]);
+    settle(&reader).await;
+    let counter = get(&format!("{}/v1/counters/like/video:1", reader.url)).await;
+    assert_eq!(counter["total"], "1");
+    let letters = get(&format!("{}/v1/dead-letters", reader.url)).await;
+    let letters = letters["dead_letters"].as_array().unwrap();
+    assert_eq!(letters.len(), 1, "{letters:?}");
+    assert_eq!(letters[0]["code"], "misrouted");
+    let reason = letters[0]["reason"].as_str().unwrap();
+    assert!(reason.contains(&format!("key the record with '{right}'")), "{reason}");
+    drop(aggregator);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn json_of_a_plain_java_producer_is_counted() {
     let site = Site::new("java").await;
     let (aggregator, reader) = (site.assigned_aggregator().await, site.reader().await);

@@ -182,11 +182,13 @@ async fn a_bad_item_spoils_itself_only() {
     let mixed = served
         .json(json!([
             {"kind": "view", "subject": "m"},
-            {"kind": "like", "subject": "m", "actor": "user:9"},
+            {"kind": "like", "subject": "m"},
             {"kind": "view", "subject": "m", "id": "1"},
             {"kind": "view", "subject": "x".repeat(129)},
             {"kind": "view", "subject": "m", "delta": 0},
             {"kind": "view", "subject": "m"},
+            {"kind": "like", "subject": "m", "actor": "user:9", "delta": 2},
+            {"kind": "like", "subject": "m", "actor": "user:9", "op": "add"},
         ]))
         .await;
     assert_eq!((mixed.status, &mixed.body["accepted"]), (207, &json!(2)));
@@ -194,16 +196,47 @@ async fn a_bad_item_spoils_itself_only() {
     let told: Vec<_> =
         rejected.iter().map(|r| (&r["index"], r["code"].as_str().unwrap())).collect();
     let expected = [
-        (&json!(1), "not_supported"),
+        (&json!(1), "actor_missing"),
         (&json!(2), "not_supported"),
         (&json!(3), "bad_name"),
         (&json!(4), "zero_delta"),
+        (&json!(6), "delta_on_set"),
+        (&json!(7), "wrong_op"),
     ];
     assert_eq!(told, expected);
     let none = served.json(json!([{"kind": "view"}, 7])).await;
     none.is_problem(422, "all_rejected");
     assert_eq!(none.body["rejected"].as_array().unwrap().len(), 2);
     served.wait_total("view/m", "2").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_actor_counts_once_and_can_be_asked_for() {
+    let served = Served::new(&[]).await;
+    let json_type = "application/json";
+    for body in [r#"{"actor":"user:9"}"#, r#"{"actor":"user:9"}"#, r#"{"actor":"user:8"}"#] {
+        assert_eq!(served.post("/v1/counters/like/p:add", json_type, body).await.status, 200);
+    }
+    served.wait_total("like/p", "2").await;
+    let undo = r#"{"op":"unset","actor":"user:8"}"#;
+    for _ in 0..2 {
+        assert_eq!(served.post("/v1/counters/like/p:add", json_type, undo).await.status, 200);
+    }
+    served.wait_total("like/p", "1").await;
+    let asked = served.get("/v1/actors/user:9/like?subjects=p,q").await;
+    assert_eq!((asked.status, asked.body), (200, json!({"p": true, "q": false})));
+    let asked =
+        served.post("/v1/actors/user:8/like:read", json_type, r#"{"subjects":["p"]}"#).await;
+    assert_eq!((asked.status, asked.body), (200, json!({"p": false})));
+    served.get("/v1/actors/user:9/nope?subjects=p").await.is_problem(404, "unknown_kind");
+    served.get("/v1/actors/user:9/view?subjects=p").await.is_problem(422, "counts_no_actors");
+    served.get("/v1/actors/user:9/like?subjects=a%20b").await.is_problem(400, "bad_name");
+    served.get("/v1/actors/%20/like?subjects=p").await.is_problem(400, "bad_name");
+    let many = json!({"subjects": vec!["p"; 1_001]}).to_string();
+    let read = "/v1/actors/user:9/like:read";
+    served.post(read, json_type, many).await.is_problem(413, "too_many_subjects");
+    served.post(read, json_type, "7").await.is_problem(400, "malformed");
+    served.post("/v1/actors/user:9/like:x", json_type, "{}").await.is_problem(404, "unknown_verb");
 }
 
 #[tokio::test(flavor = "multi_thread")]

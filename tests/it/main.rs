@@ -10,6 +10,7 @@ mod embedded;
 mod faults;
 mod foreign;
 mod http_edge;
+mod likes;
 mod replaced;
 mod support;
 mod tidy;

@@ -127,7 +127,7 @@ impl Load {
             if as_of.is_some_and(|as_of| as_of >= at_ms) {
                 return;
             }
-            assert!(started.elapsed() < Duration::from_secs(90), "never caught up: {answer}");
+            assert!(started.elapsed() < Duration::from_secs(180), "never caught up: {answer}");
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
     }

@@ -1,0 +1,163 @@
+//! Likes count once: whoever repeats, retries, takes back or crashes, a total is the number of
+//! actors that are in, and everybody is where they put themselves last.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Mutex;
+use std::time::Duration;
+
+use rand::rngs::StdRng;
+use rand::seq::SliceRandom;
+use rand::{RngExt, SeedableRng};
+use serde_json::{Value, json};
+
+use crate::support::{Process, Site};
+
+/// Subjects that the world likes, and subjects that few do.
+const HOT: usize = 3;
+const COLD: usize = 300;
+const ACTORS: usize = 1_500;
+
+/// An act: subject, actor, in or out.
+type Act = (String, String, bool);
+
+/// Rounds of acts, to be sent one after the other: within one, no actor contradicts itself.
+fn rounds() -> Vec<Vec<Act>> {
+    let mut rng = StdRng::seed_from_u64(6);
+    let mut pairs = Vec::new();
+    for hot in 0..HOT {
+        pairs.extend((0..ACTORS).map(|actor| (format!("hot:{hot}"), format!("user:{actor}"))));
+    }
+    for cold in 0..COLD {
+        for _ in 0..rng.random_range(1..4) {
+            let actor = rng.random_range(0..ACTORS);
+            pairs.push((format!("cold:{cold}"), format!("user:{actor}")));
+        }
+    }
+    let mut some = |share: f64, comes_in: bool| -> Vec<Act> {
+        let chosen = pairs.iter().filter(|_| rng.random_bool(share));
+        chosen.map(|(subject, actor)| (subject.clone(), actor.clone(), comes_in)).collect()
+    };
+    vec![some(1.0, true), some(0.3, false), some(0.2, true), some(0.1, false)]
+}
+
+/// Sends a round twice, shuffled, again and again until each request was answered with success.
+async fn send(url: impl Fn() -> String, round: &[Act], seed: u64) {
+    let mut acts: Vec<&Act> = round.iter().chain(round).collect();
+    acts.shuffle(&mut StdRng::seed_from_u64(seed));
+    let client = reqwest::Client::new();
+    for request in acts.chunks(100) {
+        let line = |(subject, actor, comes_in): &&Act| {
+            let op = if *comes_in { "set" } else { "unset" };
+            let event = json!({ "kind": "like", "subject": subject, "actor": actor, "op": op });
+            format!("{event}\n")
+        };
+        let body: String = request.iter().map(line).collect();
+        let mut tries = 0;
+        loop {
+            let post = client
+                .post(format!("{}/v1/events", url()))
+                .header("content-type", "application/x-ndjson");
+            let answer = post.body(body.clone()).timeout(Duration::from_secs(5)).send().await;
+            if answer.is_ok_and(|answer| answer.status().is_success()) {
+                break;
+            }
+            tries += 1;
+            assert!(tries < 200, "ingest does not come back");
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+    }
+}
+
+fn truth(rounds: &[Vec<Act>]) -> BTreeMap<String, BTreeSet<String>> {
+    let mut members: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+    for (subject, actor, comes_in) in rounds.iter().flatten() {
+        let members = members.entry(subject.clone()).or_default();
+        if *comes_in {
+            members.insert(actor.clone());
+        } else {
+            members.remove(actor);
+        }
+    }
+    members
+}
+
+async fn get(client: &reqwest::Client, url: &str) -> Value {
+    client.get(url).send().await.unwrap().json().await.unwrap()
+}
+
+/// Every total, and everybody's place, against the truth.
+async fn judge(reader: &str, rounds: &[Vec<Act>]) {
+    let client = reqwest::Client::new();
+    let sent_ms = crate::support::unix_ms();
+    let as_of = |answer: &Value| {
+        answer["as_of"].as_str().and_then(tally_proto::parse_rfc3339).is_some_and(|ms| ms > sent_ms)
+    };
+    let mut tries = 0;
+    while !as_of(&get(&client, &format!("{reader}/v1/counters/like/hot:0")).await) {
+        tries += 1;
+        assert!(tries < 900, "never caught up");
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    tokio::time::sleep(Duration::from_secs(1)).await; // what is cached is older than it may be
+    let truth = truth(rounds);
+    for (subject, members) in &truth {
+        let answer = get(&client, &format!("{reader}/v1/counters/like/{subject}")).await;
+        assert_eq!(answer["total"], members.len().to_string(), "{answer}");
+    }
+    let hot: Vec<String> = (0..HOT).map(|hot| format!("hot:{hot}")).collect();
+    for actor in (0..ACTORS).step_by(7).map(|actor| format!("user:{actor}")) {
+        let url = format!("{reader}/v1/actors/{actor}/like?subjects={}", hot.join(","));
+        let answer = get(&client, &url).await;
+        for subject in &hot {
+            assert_eq!(answer[subject], truth[subject].contains(&actor), "{actor} in {subject}");
+        }
+    }
+    let subjects: Vec<&String> = truth.keys().collect();
+    let url = format!("{reader}/v1/actors/user:7/like:read");
+    let answer = client.post(url).json(&json!({ "subjects": subjects })).send().await.unwrap();
+    let answer: BTreeMap<String, bool> = answer.json().await.unwrap();
+    for (subject, members) in &truth {
+        assert_eq!(answer[subject], members.contains("user:7"), "{subject}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn likes_are_exact_through_retries_and_kills_of_the_whole_process() {
+    let folder = tempfile::tempdir_in(".").unwrap();
+    let settings =
+        BTreeMap::from([("TALLY__DATA_DIR".to_owned(), folder.path().display().to_string())]);
+    let rounds = rounds();
+    let mut tally = Process::start(&["serve"], &settings).await;
+    let url = Mutex::new(tally.url.clone());
+    for (seed, round) in (0..).zip(&rounds) {
+        let mut sending = std::pin::pin!(send(|| url.lock().unwrap().clone(), round, seed));
+        while tokio::time::timeout(Duration::from_millis(1_100), &mut sending).await.is_err() {
+            tally.kill();
+            tally = Process::start(&["serve"], &settings).await;
+            url.lock().unwrap().clone_from(&tally.url);
+        }
+        tally.kill();
+        tally = Process::start(&["serve"], &settings).await;
+        url.lock().unwrap().clone_from(&tally.url);
+    }
+    judge(&tally.url, &rounds).await;
+    assert!(tally.stop().await.success());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn likes_are_exact_on_kafka_and_cassandra_through_kills_of_the_aggregator() {
+    let site = Site::new("likes").await;
+    let (ingest, reader) = (site.ingest().await, site.reader().await);
+    let rounds = rounds();
+    for (seed, round) in (0..).zip(&rounds) {
+        let aggregator = site.assigned_aggregator().await;
+        send(|| ingest.url.clone(), round, seed).await;
+        aggregator.kill();
+    }
+    let zombie = site.assigned_aggregator().await;
+    let aggregator = site.assigned_aggregator().await; // two at once write the same
+    judge(&reader.url, &rounds).await;
+    for process in [zombie, aggregator, ingest, reader] {
+        assert!(process.stop().await.success());
+    }
+}
