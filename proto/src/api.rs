@@ -97,6 +97,15 @@ pub struct SubjectAnswer {
     pub counters: BTreeMap<Box<str>, CounterValue>,
 }
 
+/// Some of the actors that are in.
+#[derive(Debug, Clone, Serialize, Deserialize, PartialEq, Eq)]
+pub struct ActorsAnswer {
+    /// Who they are.
+    pub actors: Vec<Box<str>>,
+    /// Where the next page begins; none after the last.
+    pub next: Option<String>,
+}
+
 /// Dead letters, oldest first by partition.
 #[derive(Debug, Clone, Serialize, Deserialize, PartialEq, Eq)]
 pub struct DeadLettersAnswer {

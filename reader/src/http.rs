@@ -21,6 +21,7 @@ pub fn router(reader: Arc<Reader>) -> Router {
     Router::new()
         .route("/v1/counters/{kind}/{subject}", get(counters::get_counter))
         .route("/v1/subjects/{subject}", get(subjects::get_subject))
+        .route("/v1/counters/{kind}/{subject}/actors", get(actors::list_actors))
         .route("/v1/actors/{actor}/{kind}", get(actors::get_actor).post(actors::post_actor))
         .route("/v1/dead-letters", get(dead_letters::get_dead_letters))
         .with_state(reader)

@@ -51,7 +51,7 @@ pub struct Reader {
     pub(crate) cache_control: HeaderValue,
     pub(crate) store: Arc<dyn FactStore>,
     pub(crate) partitions: u32,
-    epoch: Epoch,
+    pub(crate) epoch: Epoch,
     health: Health,
     metrics: ReaderMetrics,
     watermark: Watermark,

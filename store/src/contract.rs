@@ -19,6 +19,7 @@ pub async fn run(store: Arc<dyn FactStore>) {
     a_later_epoch_outranks_every_offset(&*store).await;
     facts_are_loaded_in_the_order_asked(&*store).await;
     a_fact_keeps_its_members(&*store).await;
+    a_bucket_is_listed_page_by_page(&*store).await;
     the_newest_entry_of_an_actor_stays(&*store).await;
     entries_are_loaded_in_the_order_asked(&*store).await;
     the_layout_is_replaced_by_who_knows_it(&*store).await;
@@ -77,6 +78,28 @@ async fn the_newest_entry_of_an_actor_stays(store: &dyn FactStore) {
     store.write_entries(std::slice::from_ref(&later)).await.unwrap();
     store.write_entries(&[entry("newest", "user:1", 99, false)]).await.unwrap();
     assert_eq!(load().await, [Some(later.entry)], "a later epoch outranks every offset");
+}
+
+async fn a_bucket_is_listed_page_by_page(store: &dyn FactStore) {
+    let bucket = LedgerEntry::bucket;
+    let rows: Vec<_> =
+        (0..900).map(|n| entry("pages", &format!("user:{n}"), n + 1, true)).collect();
+    store.write_entries(&rows).await.unwrap();
+    store.write_entries(&[entry("pages2", "user:0", 1, true)]).await.unwrap();
+    let mut expected: Vec<_> = rows.iter().filter(|r| bucket(&r.actor) == 5).collect();
+    expected.sort_by(|a, b| a.actor.cmp(&b.actor));
+    let (mut listed, mut after) = (Vec::new(), None::<Box<str>>);
+    loop {
+        let of = counter("like", "pages");
+        let page = store.list_entries(&of, 5, after.as_deref(), 4).await.unwrap();
+        assert!(page.len() <= 4);
+        let Some((last, _)) = page.last() else { break };
+        after = Some(last.clone());
+        listed.extend(page);
+    }
+    assert!(expected.len() > 8, "more than one page");
+    let expected: Vec<_> = expected.iter().map(|r| (r.actor.clone(), r.entry)).collect();
+    assert_eq!(listed, expected);
 }
 
 async fn entries_are_loaded_in_the_order_asked(store: &dyn FactStore) {

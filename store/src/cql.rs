@@ -126,6 +126,16 @@ impl FactStore for CqlStore {
         self.ledger.load(counter, actors).await
     }
 
+    async fn list_entries(
+        &self,
+        counter: &CounterId,
+        bucket: u32,
+        after: Option<&str>,
+        limit: usize,
+    ) -> Result<Vec<(Box<str>, LedgerEntry)>, StoreError> {
+        self.ledger.list(counter, bucket, after, limit).await
+    }
+
     async fn write_entries(&self, rows: &[LedgerRow]) -> Result<(), StoreError> {
         self.ledger.write(rows).await
     }

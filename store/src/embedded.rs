@@ -360,6 +360,19 @@ impl FactStore for EmbeddedStore {
         self.blocking(load).await
     }
 
+    async fn list_entries(
+        &self,
+        counter: &CounterId,
+        bucket: u32,
+        after: Option<&str>,
+        limit: usize,
+    ) -> Result<Vec<(Box<str>, LedgerEntry)>, StoreError> {
+        let (counter, after) = (counter.clone(), after.map(str::to_owned));
+        let list =
+            move |tables: &Tables| tables.list_entries(&counter, bucket, after.as_deref(), limit);
+        self.blocking(list).await
+    }
+
     async fn write_entries(&self, rows: &[LedgerRow]) -> Result<(), StoreError> {
         if rows.is_empty() {
             return Ok(());

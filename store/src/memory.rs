@@ -105,6 +105,23 @@ impl FactStore for MemoryStore {
         Ok(actors.iter().cloned().map(load).collect())
     }
 
+    async fn list_entries(
+        &self,
+        counter: &CounterId,
+        bucket: u32,
+        after: Option<&str>,
+        limit: usize,
+    ) -> Result<Vec<(Box<str>, LedgerEntry)>, StoreError> {
+        let tables = self.0.lock();
+        let from = (counter.clone(), Box::from(after.unwrap_or_default()));
+        let entries = tables
+            .ledger
+            .range((Bound::Excluded(from), Bound::Unbounded))
+            .take_while(|((of, _), _)| of == counter)
+            .filter(|((_, actor), _)| LedgerEntry::bucket(actor) == bucket);
+        Ok(entries.take(limit).map(|((_, actor), entry)| (actor.clone(), *entry)).collect())
+    }
+
     async fn write_entries(&self, rows: &[LedgerRow]) -> Result<(), StoreError> {
         let mut tables = self.0.lock();
         for LedgerRow { counter, actor, entry } in rows {

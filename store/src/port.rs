@@ -99,6 +99,16 @@ pub trait FactStore: Send + Sync + 'static {
         actors: &[Box<str>],
     ) -> Result<Vec<Option<LedgerEntry>>, StoreError>;
 
+    /// At most `limit` entries of one bucket of a counter's ledger ([`LedgerEntry::bucket`]), in the
+    /// order of their actors, after one of them.
+    async fn list_entries(
+        &self,
+        counter: &CounterId,
+        bucket: u32,
+        after: Option<&str>,
+        limit: usize,
+    ) -> Result<Vec<(Box<str>, LedgerEntry)>, StoreError>;
+
     /// Writes entries of the ledger, as facts are written.
     async fn write_entries(&self, rows: &[LedgerRow]) -> Result<(), StoreError>;
 

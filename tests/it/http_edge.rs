@@ -228,6 +228,13 @@ async fn an_actor_counts_once_and_can_be_asked_for() {
     let asked =
         served.post("/v1/actors/user:8/like:read", json_type, r#"{"subjects":["p"]}"#).await;
     assert_eq!((asked.status, asked.body), (200, json!({"p": false})));
+    let listed = served.get("/v1/counters/like/p/actors").await;
+    assert_eq!((listed.status, listed.body), (200, json!({"actors": ["user:9"], "next": null})));
+    let nobody = served.get("/v1/counters/like/never/actors?limit=5").await;
+    assert_eq!(nobody.body, json!({"actors": [], "next": null}));
+    served.get("/v1/counters/view/p/actors").await.is_problem(422, "counts_no_actors");
+    served.get("/v1/counters/like/p/actors?limit=0").await.is_problem(400, "bad_limit");
+    served.get("/v1/counters/like/p/actors?after=x").await.is_problem(400, "bad_cursor");
     served.get("/v1/actors/user:9/nope?subjects=p").await.is_problem(404, "unknown_kind");
     served.get("/v1/actors/user:9/view?subjects=p").await.is_problem(422, "counts_no_actors");
     served.get("/v1/actors/user:9/like?subjects=a%20b").await.is_problem(400, "bad_name");

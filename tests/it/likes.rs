@@ -85,6 +85,21 @@ async fn get(client: &reqwest::Client, url: &str) -> Value {
     client.get(url).send().await.unwrap().json().await.unwrap()
 }
 
+/// Who is in, page by page; each once.
+async fn list(client: &reqwest::Client, url: &str, limit: usize) -> Vec<String> {
+    let (mut listed, mut after) = (Vec::new(), String::new());
+    loop {
+        let page = get(client, &format!("{url}?limit={limit}{after}")).await;
+        let actors: Vec<String> = serde_json::from_value(page["actors"].clone()).unwrap();
+        assert!(actors.len() <= limit);
+        listed.extend(actors);
+        let Some(next) = page["next"].as_str() else { break };
+        after = format!("&after={next}");
+    }
+    listed.sort_unstable();
+    listed
+}
+
 /// Every total, and everybody's place, against the truth.
 async fn judge(reader: &str, rounds: &[Vec<Act>]) {
     let client = reqwest::Client::new();
@@ -111,6 +126,12 @@ async fn judge(reader: &str, rounds: &[Vec<Act>]) {
         for subject in &hot {
             assert_eq!(answer[subject], truth[subject].contains(&actor), "{actor} in {subject}");
         }
+    }
+    for (subject, limit) in [("hot:0", 190), ("cold:1", 2)] {
+        let url = format!("{reader}/v1/counters/like/{subject}/actors");
+        let listed = list(&client, &url, limit).await;
+        let members: Vec<String> = truth[subject].iter().cloned().collect();
+        assert_eq!(listed, members, "{subject}");
     }
     let subjects: Vec<&String> = truth.keys().collect();
     let url = format!("{reader}/v1/actors/user:7/like:read");

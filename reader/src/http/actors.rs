@@ -1,4 +1,5 @@
-//! `GET /v1/actors/{actor}/{kind}?subjects=a,b` and `POST /v1/actors/{actor}/{kind}:read`: who is in.
+//! `GET /v1/actors/{actor}/{kind}?subjects=a,b`, `POST /v1/actors/{actor}/{kind}:read` and
+//! `GET /v1/counters/{kind}/{subject}/actors`: who is in.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -8,9 +9,11 @@ use axum::extract::rejection::{JsonRejection, PathRejection, QueryRejection};
 use axum::extract::{Path, Query, State};
 use axum::http::StatusCode;
 use serde::Deserialize;
-use tally_proto::{DEFAULT_NAMESPACE, Mode, SubjectId, check_name};
+use tally_proto::api::ActorsAnswer;
+use tally_proto::{CounterId, DEFAULT_NAMESPACE, Kind, Mode, SubjectId, check_name};
 use tally_service::http::Problem;
 
+use crate::members::Cursor;
 use crate::reader::Reader;
 
 /// Most subjects of one question.
@@ -69,21 +72,11 @@ async fn answer(
     namespace: Option<&str>,
     subjects: Vec<String>,
 ) -> Answer {
-    let refuse = |status, code, detail: String| Err(Problem::new(status, code, detail));
-    let Some(kind) = reader.kinds.get(kind) else {
-        return refuse(StatusCode::NOT_FOUND, "unknown_kind", "this kind is not declared".into());
-    };
-    if kind.mode != Mode::Set {
-        let detail = format!("kind '{}' counts no actors", kind.name);
-        return refuse(StatusCode::UNPROCESSABLE_ENTITY, "counts_no_actors", detail);
-    }
+    let kind = set_kind(reader, kind)?;
     if subjects.len() > MOST_SUBJECTS {
         let detail = format!("at most {MOST_SUBJECTS} subjects are read at once");
-        return refuse(StatusCode::PAYLOAD_TOO_LARGE, "too_many_subjects", detail);
+        return Err(Problem::new(StatusCode::PAYLOAD_TOO_LARGE, "too_many_subjects", detail));
     }
-    let bad_name = |what: &str, error: &dyn std::fmt::Display| {
-        Problem::new(StatusCode::BAD_REQUEST, "bad_name", format!("{what} {error}"))
-    };
     check_name(actor).map_err(|error| bad_name("actor", &error))?;
     let namespace = namespace.unwrap_or(DEFAULT_NAMESPACE);
     let ids: Result<Vec<SubjectId>, Problem> = subjects
@@ -96,4 +89,53 @@ async fn answer(
     let ids = ids?;
     let found = reader.who_is_in(kind, actor, &ids).await?;
     Ok(Json(ids.into_iter().map(|id| id.subject).zip(found).collect()))
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct ListQuery {
+    namespace: Option<String>,
+    limit: Option<usize>,
+    /// `next` of the page before.
+    after: Option<String>,
+}
+
+/// Who is in, page by page.
+pub(super) async fn list_actors(
+    State(reader): State<Arc<Reader>>,
+    path: Result<Path<(String, String)>, PathRejection>,
+    query: Result<Query<ListQuery>, QueryRejection>,
+) -> Result<Json<ActorsAnswer>, Problem> {
+    let (Path((kind, subject)), Query(query)) = (path?, query?);
+    let kind = set_kind(&reader, &kind)?;
+    let refuse = |code, detail: String| Problem::new(StatusCode::BAD_REQUEST, code, detail);
+    let limit = query.limit.unwrap_or(100);
+    if !(1..=MOST_SUBJECTS).contains(&limit) {
+        return Err(refuse("bad_limit", format!("'limit' must be between 1 and {MOST_SUBJECTS}")));
+    }
+    let after = query.after.as_deref().map(str::parse::<Cursor>).transpose();
+    let after = after
+        .map_err(|()| refuse("bad_cursor", "'after' is the 'next' of a page before".into()))?;
+    let namespace = query.namespace.as_deref().unwrap_or(DEFAULT_NAMESPACE);
+    let counter = CounterId::new(namespace, &kind.name, &subject)
+        .map_err(|error| bad_name("namespace or subject", &error))?;
+    let page = reader.list_actors(&counter, after, limit).await?;
+    Ok(Json(ActorsAnswer { actors: page.actors, next: page.next.map(|next| next.to_string()) }))
+}
+
+/// A declared kind that counts actors.
+fn set_kind<'r>(reader: &'r Reader, kind: &str) -> Result<&'r Kind, Problem> {
+    let Some(kind) = reader.kinds.get(kind) else {
+        let detail = "this kind is not declared";
+        return Err(Problem::new(StatusCode::NOT_FOUND, "unknown_kind", detail));
+    };
+    if kind.mode != Mode::Set {
+        let detail = format!("kind '{}' counts no actors", kind.name);
+        return Err(Problem::new(StatusCode::UNPROCESSABLE_ENTITY, "counts_no_actors", detail));
+    }
+    Ok(kind)
+}
+
+fn bad_name(what: &str, error: &dyn std::fmt::Display) -> Problem {
+    Problem::new(StatusCode::BAD_REQUEST, "bad_name", format!("{what} {error}"))
 }

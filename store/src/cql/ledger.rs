@@ -21,6 +21,7 @@ pub(super) struct Ledger {
     cql: Cql,
     update: PreparedStatement,
     select: PreparedStatement,
+    select_bucket: PreparedStatement,
 }
 
 /// Stamp, entry, namespace, subject, kind, bucket, actor.
@@ -32,10 +33,13 @@ impl Ledger {
                       AND subject = ? AND kind = ? AND bucket = ? AND actor = ?";
         let select = "SELECT entry, WRITETIME(entry) FROM {}.ledger WHERE namespace = ? \
                       AND subject = ? AND kind = ? AND bucket = ? AND actor = ?";
+        let select_bucket = "SELECT actor, entry, WRITETIME(entry) FROM {}.ledger WHERE namespace = ? \
+                             AND subject = ? AND kind = ? AND bucket = ? AND actor > ? LIMIT ?";
         Ok(Ledger {
             cql: cql.clone(),
             update: cql.prepare(update).await?,
             select: cql.prepare(select).await?,
+            select_bucket: cql.prepare(select_bucket).await?,
         })
     }
 
@@ -80,12 +84,43 @@ impl Ledger {
         let rows = self.cql.rows(&self.select, key).await?;
         let row = decode::<(Option<Vec<u8>>, Option<i64>)>(&rows)?.pop();
         let Some((Some(blob), Some(written_at))) = row else { return Ok(None) };
-        let name = || format!("{actor} of {counter}");
-        let entry = LedgerEntry::decode(&blob)
-            .map_err(|error| StoreError::Unreadable { row: name(), error })?;
-        check_stamp(name, None, entry.stamp(), written_at)?;
-        Ok(Some(entry))
+        read(&counter, &actor, &blob, written_at).map(Some)
     }
+
+    pub(super) async fn list(
+        &self,
+        counter: &CounterId,
+        bucket: u32,
+        after: Option<&str>,
+        limit: usize,
+    ) -> Result<Vec<(Box<str>, LedgerEntry)>, StoreError> {
+        let SubjectId { namespace, subject } = &counter.subject;
+        let limit = i32::try_from(limit).unwrap_or(i32::MAX);
+        let (bucket, after) = (number(bucket), after.unwrap_or_default());
+        let key = (&**namespace, &**subject, &*counter.kind, bucket, after, limit);
+        let rows = self.cql.rows(&self.select_bucket, key).await?;
+        let mut entries = Vec::new();
+        for (actor, blob, written_at) in decode::<(String, Option<Vec<u8>>, Option<i64>)>(&rows)? {
+            let (Some(blob), Some(written_at)) = (blob, written_at) else { continue };
+            let entry = read(counter, &actor, &blob, written_at)?;
+            entries.push((actor.into(), entry));
+        }
+        Ok(entries)
+    }
+}
+
+/// The entry of a cell, if the cell was written under the entry's own stamp.
+fn read(
+    counter: &CounterId,
+    actor: &str,
+    blob: &[u8],
+    written_at: i64,
+) -> Result<LedgerEntry, StoreError> {
+    let name = || format!("{actor} of {counter}");
+    let entry =
+        LedgerEntry::decode(blob).map_err(|error| StoreError::Unreadable { row: name(), error })?;
+    check_stamp(name, None, entry.stamp(), written_at)?;
+    Ok(entry)
 }
 
 fn values(row: &LedgerRow) -> Result<Values<'_>, StoreError> {

@@ -1,6 +1,6 @@
 //! The keys of the embedded store, in the order that reads want. Names hold no zero byte.
 
-use tally_proto::{CounterId, Lane, Partition, SubjectId};
+use tally_proto::{CounterId, Lane, LedgerEntry, Partition, SubjectId};
 
 use super::as_of;
 use crate::rows::{DeadLetter, FactRow, Progress};
@@ -56,13 +56,25 @@ pub(super) fn read_fact<'k>(key: &'k [u8], of: &SubjectId) -> Option<(&'k str, P
     Some((std::str::from_utf8(kind).ok()?, Partition(partition), Lane(*lane)))
 }
 
-/// Subject, kind 0 actor.
-pub(super) fn entry(counter: &CounterId, actor: &str) -> Vec<u8> {
+/// Subject, kind 0 bucket: what all entries of a bucket begin with.
+pub(super) fn bucket(counter: &CounterId, bucket: u32) -> Vec<u8> {
     let mut key = subject(&counter.subject);
     key.extend(counter.kind.as_bytes());
     key.push(0);
+    key.extend(bucket.to_be_bytes());
+    key
+}
+
+/// Bucket, actor.
+pub(super) fn entry(counter: &CounterId, actor: &str) -> Vec<u8> {
+    let mut key = bucket(counter, LedgerEntry::bucket(actor));
     key.extend(actor.as_bytes());
     key
+}
+
+/// The actor of an entry's key.
+pub(super) fn read_actor<'k>(key: &'k [u8], bucket: &[u8]) -> Option<&'k str> {
+    std::str::from_utf8(key.strip_prefix(bucket)?).ok()
 }
 
 /// Partition, aggregator.

@@ -243,6 +243,33 @@ impl FactStore for Client {
         Ok(keys.iter().map(|key| found.get(key).and_then(entry_of)).collect())
     }
 
+    async fn list_entries(
+        &self,
+        counter: &CounterId,
+        bucket: u32,
+        after: Option<&str>,
+        limit: usize,
+    ) -> Result<Vec<(Box<str>, LedgerEntry)>, StoreError> {
+        let is_it = |key: &Key| match key {
+            Key::Entry(of, actor) => {
+                of == counter
+                    && LedgerEntry::bucket(actor) == bucket
+                    && after.is_none_or(|after| **actor > *after)
+            }
+            _ => false,
+        };
+        let select = |cells: &Cells| {
+            let found = cells.iter().filter(|(key, _)| is_it(key));
+            found.map(|(key, cell)| (key.clone(), cell.clone())).collect()
+        };
+        let entry = |(key, cell): (Key, Cell)| match key {
+            Key::Entry(_, actor) => Some((actor, entry_of(&cell)?)),
+            _ => None,
+        };
+        let found = self.read(select).await?;
+        Ok(found.into_iter().filter_map(entry).take(limit).collect())
+    }
+
     async fn write_entries(&self, rows: &[LedgerRow]) -> Result<(), StoreError> {
         self.process.awake().await;
         for LedgerRow { counter, actor, entry } in rows {
