@@ -37,6 +37,7 @@ pub(super) struct Flying {
 impl Engine {
     /// Takes a snapshot to be written; `None` if nothing changed, or one is being written.
     pub fn begin_flush(&mut self) -> Option<Flush> {
+        self.sets.look_again();
         if !mutant!("full-stays-full") {
             self.make_room();
         }

@@ -93,9 +93,7 @@ impl Engine {
     /// Evicts clean rows while there are too many. A fold that is paused because memory is full
     /// must find room without folding, so every flush comes here too.
     pub(super) fn make_room(&mut self) {
-        if self.sets.entries() > self.limits.counters {
-            self.sets.evict(self.limits.counters);
-        }
+        self.sets.evict(self.limits.counters);
         if self.rows.len() <= self.limits.counters {
             return;
         }

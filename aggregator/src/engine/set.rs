@@ -36,8 +36,7 @@ pub(super) struct Set {
     pub(super) changed: Vec<Box<str>>,
     /// Its fact is asked for again: the ledger is newer.
     pub(super) rereading: bool,
-    /// Entries that are loading; that are dirty or being written.
-    loading: usize,
+    /// Entries that are dirty or being written.
     pub(super) unsettled: usize,
 }
 
@@ -119,7 +118,6 @@ impl Set {
             entry.pins = entry.pins.saturating_add(1);
             return None;
         }
-        self.loading = self.loading.saturating_add(1);
         self.entries.insert(actor.into(), Entry { flags: LOADING, pins: 1, ..Entry::default() });
         Some(actor.into())
     }
@@ -137,7 +135,6 @@ impl Set {
         let entry = self.entries.get_mut(actor).filter(|entry| entry.flags & LOADING != 0);
         let Some(entry) = entry else { return false };
         entry.flags &= !LOADING;
-        self.loading = self.loading.saturating_sub(1);
         // What is older than the spill is void.
         let is_valid = |found: &LedgerEntry| {
             mutant!("spill-without-name") || found.stamp().is_ok_and(|stamp| stamp >= since)
@@ -176,6 +173,7 @@ impl Set {
         if !newer.is_empty() && !has && !mutant!("no-reread") {
             return Some(Step::Reread);
         }
+        newer.sort_unstable();
         Some(self.step_spilled(offset, has, &newer))
     }
 
@@ -205,11 +203,11 @@ impl Set {
         self.entries = self.list.iter().map(|actor| (actor.clone(), entry())).collect();
     }
 
-    /// Entries that are newer than the record hold it already.
+    /// Entries that are newer than the record hold it already; their actors come sorted.
     fn step_spilled(&mut self, offset: Offset, has: bool, newer: &[Box<str>]) -> Step {
         let acts = self.take(offset);
         let (mut change, mut changed) = (0i64, false);
-        for act in acts.iter().filter(|act| !newer.contains(&act.actor)) {
+        for act in acts.iter().filter(|act| newer.binary_search(&act.actor).is_err()) {
             let Some(entry) = self.entries.get_mut(&act.actor) else { continue };
             if entry.is_in == act.comes_in {
                 continue;

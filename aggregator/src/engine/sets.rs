@@ -23,6 +23,8 @@ pub(super) struct Sets {
     waiting: BTreeSet<RowNumber>,
     listed: BTreeSet<RowNumber>,
     wanted: VecDeque<(RowNumber, Box<str>)>,
+    /// With so many entries in memory, a search for some to evict is worth its time again.
+    evict_above: usize,
     dirty: Vec<(RowNumber, Box<str>)>,
 }
 
@@ -203,8 +205,23 @@ impl Sets {
         }
     }
 
-    /// Evicts entries that nobody needs until `most` are left.
+    /// Time has passed: entries may have become clean.
+    pub(super) fn look_again(&mut self) {
+        self.evict_above = 0;
+    }
+
+    /// Evicts entries that nobody needs, if there are more than `most`, until there are an eighth
+    /// less: a search looks at all of them, so it is made seldom.
     pub(super) fn evict(&mut self, most: usize) {
+        let step = most / 8;
+        if self.entries <= most.max(self.evict_above) {
+            return;
+        }
+        self.evict_down_to(most.saturating_sub(step));
+        self.evict_above = self.entries.saturating_add(step);
+    }
+
+    fn evict_down_to(&mut self, most: usize) {
         let busy = if mutant!("evict-dirty-entries") { LOADING } else { LOADING | DIRTY | FLYING };
         for set in self.sets.values_mut().filter(|set| set.list.is_empty()) {
             let before = set.entries.len();
