@@ -38,6 +38,11 @@ impl LedgerEntry {
         Stamp::new(self.epoch, self.as_of)
     }
 
+    /// Whether it speaks of the ledger that a fact spilled to at this stamp: what is older is void.
+    pub fn is_since(&self, spilled: Stamp) -> bool {
+        self.stamp().is_ok_and(|stamp| stamp >= spilled)
+    }
+
     /// The bytes of the entry: one cell.
     pub fn encode(&self) -> Bytes {
         let epoch = u32::from(self.epoch.number());

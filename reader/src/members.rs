@@ -49,8 +49,7 @@ impl Reader {
     ) -> Result<Vec<bool>, ReadError> {
         let mut homes: BTreeMap<Partition, Vec<usize>> = BTreeMap::new();
         for (at, id) in subjects.iter().enumerate() {
-            let slot = slot_of(actor, kind.spread);
-            let home = route(&id.namespace, &id.subject, slot, self.partitions);
+            let home = self.home(kind, id, actor);
             homes.entry(home).or_default().push(at);
         }
         let mut answers = vec![false; subjects.len()];
@@ -75,9 +74,7 @@ impl Reader {
         }
         let reads = spilled.into_iter().map(|(at, counter, since)| async move {
             let mut entries = self.store.load_entries(&counter, &[actor.into()]).await?;
-            // What is older than the spill is void.
-            let entry = entries.pop().flatten();
-            let entry = entry.filter(|e| e.stamp().is_ok_and(|stamp| stamp >= since));
+            let entry = entries.pop().flatten().filter(|entry| entry.is_since(since));
             Ok::<_, StoreError>((at, entry.is_some_and(|entry| entry.is_in)))
         });
         let found: Vec<(usize, bool)> =
@@ -153,12 +150,15 @@ impl Reader {
         entry: &LedgerEntry,
     ) -> bool {
         let Some(kind) = self.kinds.get(&counter.kind) else { return false };
-        let SubjectId { namespace, subject } = &counter.subject;
-        let home = route(namespace, subject, slot_of(actor, kind.spread), self.partitions);
-        match facts.get(&home) {
-            Some(Members::Spilled(since)) => entry.stamp().is_ok_and(|stamp| stamp >= *since),
+        match facts.get(&self.home(kind, &counter.subject, actor)) {
+            Some(Members::Spilled(since)) => entry.is_since(*since),
             _ => false,
         }
+    }
+
+    /// The partition where an actor's events on a subject meet.
+    fn home(&self, kind: &Kind, id: &SubjectId, actor: &str) -> Partition {
+        route(&id.namespace, &id.subject, slot_of(actor, kind.spread), self.partitions)
     }
 }
 

@@ -143,16 +143,8 @@ impl Engine {
             let row = format!("{counter} in partition {}", self.partition);
             return Err(Stop::LedgerAhead { row });
         };
-        if let Some(row) = self.rows.get_mut(number) {
-            row.total = fact.total;
-            row.as_of = fact.as_of;
-            row.generation = fact.generation;
-            row.lane = lane;
-        }
+        self.take_over(number, lane, &fact);
         self.sets.adopted(number);
-        if fact.as_of > self.resumed_at {
-            self.rows.set_dirty(number);
-        }
         self.advance(number);
         Ok(())
     }

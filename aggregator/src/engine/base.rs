@@ -3,6 +3,7 @@
 use tally_proto::{CounterId, Fact, Lane};
 use tally_service::mutant;
 
+use super::rows::RowNumber;
 use super::{Engine, Stop};
 
 impl Engine {
@@ -34,15 +35,7 @@ impl Engine {
                 let row = format!("{counter} in partition {}", self.partition);
                 return Err(Stop::OtherEpoch { row, found: fact.epoch, expected: self.epoch });
             }
-            if let Some(row) = self.rows.get_mut(number) {
-                row.total = fact.total;
-                row.as_of = fact.as_of;
-                row.generation = fact.generation;
-                row.lane = *lane;
-            }
-            if fact.as_of > self.resumed_at && !mutant!("no-write-back") {
-                self.rows.set_dirty(number);
-            }
+            self.take_over(number, *lane, fact);
         }
         self.rows.set_loaded(number);
         if self.sets.has(number) {
@@ -52,5 +45,19 @@ impl Engine {
             self.count(number, event);
         }
         Ok(())
+    }
+
+    /// A row goes on from a fact of the store. One that is newer than the checkpoint at start is
+    /// written again: the quorum that showed it may not hold it for good.
+    pub(super) fn take_over(&mut self, number: RowNumber, lane: Lane, fact: &Fact) {
+        if let Some(row) = self.rows.get_mut(number) {
+            row.total = fact.total;
+            row.as_of = fact.as_of;
+            row.generation = fact.generation;
+            row.lane = lane;
+        }
+        if fact.as_of > self.resumed_at && !mutant!("no-write-back") {
+            self.rows.set_dirty(number);
+        }
     }
 }

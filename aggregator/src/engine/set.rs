@@ -135,10 +135,7 @@ impl Set {
         let entry = self.entries.get_mut(actor).filter(|entry| entry.flags & LOADING != 0);
         let Some(entry) = entry else { return false };
         entry.flags &= !LOADING;
-        // What is older than the spill is void.
-        let is_valid = |found: &LedgerEntry| {
-            mutant!("spill-without-name") || found.stamp().is_ok_and(|stamp| stamp >= since)
-        };
+        let is_valid = |found: &LedgerEntry| mutant!("spill-without-name") || found.is_since(since);
         let Some(found) = found.filter(is_valid) else { return false };
         entry.is_in = found.is_in;
         entry.as_of = if found.epoch == epoch { found.as_of } else { AsOf::ZERO };

@@ -7,15 +7,9 @@ use scylla::statement::prepared::PreparedStatement;
 use tally_proto::limits::MAX_LANES;
 use tally_proto::{CounterId, Fact, Lane, Partition, PositionError, Stamp, SubjectId, check_name};
 
-use super::session::{Cql, decode, number, partition};
+use super::session::{Cql, LOADS_IN_FLIGHT, batches, decode, number, partition};
 use crate::port::StoreError;
 use crate::rows::FactRow;
-
-/// Rows of one batch: far below the size at which servers warn (5 kB).
-const BATCH_ROWS: usize = 32;
-
-/// Reads in flight of one load.
-const LOADS_IN_FLIGHT: usize = 64;
 
 pub(super) struct Facts {
     cql: Cql,
@@ -54,14 +48,7 @@ impl Facts {
 
     /// All rows of one store partition go in one batch; many batches are in flight.
     pub(super) async fn write(&self, rows: &[FactRow]) -> Result<(), StoreError> {
-        let mut by_subject: BTreeMap<&SubjectId, Vec<usize>> = BTreeMap::new();
-        for (at, row) in rows.iter().enumerate() {
-            by_subject.entry(&row.counter.subject).or_default().push(at);
-        }
-        let batches: Vec<Vec<usize>> = by_subject
-            .into_values()
-            .flat_map(|rows| rows.chunks(BATCH_ROWS).map(<[_]>::to_vec).collect::<Vec<_>>())
-            .collect();
+        let batches = batches(rows.iter().map(|row| &row.counter.subject));
         let writes = batches.into_iter().map(|batch| self.write_batch(rows, batch));
         stream::iter(writes).buffer_unordered(self.cql.in_flight).try_collect().await
     }

@@ -1,21 +1,13 @@
 //! Table `ledger`: who is in, once a counter has too many actors to list them in its fact.
 
-use std::collections::BTreeMap;
-
 use futures::stream::{self, StreamExt, TryStreamExt};
 use scylla::statement::prepared::PreparedStatement;
 use tally_proto::{CounterId, LedgerEntry, SubjectId};
 
 use super::facts::check_stamp;
-use super::session::{Cql, decode};
+use super::session::{Cql, LOADS_IN_FLIGHT, batches, decode};
 use crate::port::StoreError;
 use crate::rows::LedgerRow;
-
-/// Rows of one batch: far below the size at which servers warn (5 kB).
-const BATCH_ROWS: usize = 32;
-
-/// Reads in flight of one load.
-const LOADS_IN_FLIGHT: usize = 64;
 
 pub(super) struct Ledger {
     cql: Cql,
@@ -45,15 +37,8 @@ impl Ledger {
 
     /// All rows of one store partition go in one batch; many batches are in flight.
     pub(super) async fn write(&self, rows: &[LedgerRow]) -> Result<(), StoreError> {
-        let mut by_bucket: BTreeMap<(&CounterId, u32), Vec<usize>> = BTreeMap::new();
-        for (at, row) in rows.iter().enumerate() {
-            let bucket = LedgerEntry::bucket(&row.actor);
-            by_bucket.entry((&row.counter, bucket)).or_default().push(at);
-        }
-        let batches: Vec<Vec<usize>> = by_bucket
-            .into_values()
-            .flat_map(|rows| rows.chunks(BATCH_ROWS).map(<[_]>::to_vec).collect::<Vec<_>>())
-            .collect();
+        let bucket = |row: &LedgerRow| LedgerEntry::bucket(&row.actor);
+        let batches = batches(rows.iter().map(|row| (&row.counter, bucket(row))));
         let writes = batches.into_iter().map(|batch| self.write_batch(rows, batch));
         stream::iter(writes).buffer_unordered(self.cql.in_flight).try_collect().await
     }

@@ -1,5 +1,6 @@
 //! The session: consistency on every statement, bounded writes in flight, errors by what to do.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -126,6 +127,22 @@ impl Cql {
         let text = text.replace("{}", &self.keyspace);
         self.session.query_unpaged(text, ()).await.map_err(|error| failed(&error))
     }
+}
+
+/// Rows of one batch: far below the size at which servers warn (5 kB).
+const BATCH_ROWS: usize = 32;
+
+/// Reads in flight of one load.
+pub(super) const LOADS_IN_FLIGHT: usize = 64;
+
+/// Rows by their place, as batches of one store partition each; `keys` are their partitions.
+pub(super) fn batches<K: Ord>(keys: impl Iterator<Item = K>) -> Vec<Vec<usize>> {
+    let mut by_partition: BTreeMap<K, Vec<usize>> = BTreeMap::new();
+    for (at, key) in keys.enumerate() {
+        by_partition.entry(key).or_default().push(at);
+    }
+    let of_one = |rows: Vec<usize>| rows.chunks(BATCH_ROWS).map(<[_]>::to_vec).collect::<Vec<_>>();
+    by_partition.into_values().flat_map(of_one).collect()
 }
 
 pub(super) fn into_rows(result: QueryResult) -> Result<QueryRowsResult, StoreError> {
