@@ -7,9 +7,11 @@
 //! * a record is applied to a row only if it is not below the row's as-of (F5);
 //! * a base newer than the checkpoint at start is written again before a checkpoint passes it (F3);
 //! * a checkpoint covers only what every row of an acked flush holds (F3);
-//! * only rows that are neither dirty nor being flushed are evicted (F3).
+//! * only rows that are neither dirty nor being flushed are evicted (F3);
+//! * whether an event is a repeat follows from the log alone, whoever folds it (F2).
 //!
 //! A mode is a room: deltas are summed in `fold`, actors are counted in `acts`, `set` and `sets`.
+//! Events with an id pass `repeats` and its `window` before.
 #![cfg_attr(
     not(test),
     warn(
@@ -25,12 +27,14 @@ mod base;
 mod flush;
 mod fold;
 mod pending;
+mod repeats;
 mod rows;
 mod scopes;
 mod set;
 mod sets;
 #[cfg(test)]
 mod tests;
+mod window;
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -46,6 +50,7 @@ use pending::Pending;
 use rows::{RowNumber, Rows};
 use scopes::Scopes;
 use sets::Sets;
+use window::Window;
 
 /// What bounds an engine's memory.
 #[derive(Debug, Clone, Copy)]
@@ -114,8 +119,10 @@ pub struct Engine {
     /// The as-of of the last checkpoint that was acked, and when its last record was appended.
     durable: AsOf,
     durable_append_time_ms: Option<i64>,
+    /// Nobody will read below it again, if the last checkpoint that was acked stays.
+    needed: AsOf,
     /// Places where a checkpoint could stand, oldest first: a batch's last record.
-    marks: VecDeque<Fingerprint>,
+    marks: VecDeque<Mark>,
     /// The last record that was taken in, or that the checkpoint at start names.
     last: Option<Fingerprint>,
     /// The hole that the log says there is: from here, to the first record after it.
@@ -124,11 +131,22 @@ pub struct Engine {
     dead_letter_bytes: usize,
     flying: Option<flush::Flying>,
     folded_events: u64,
+    /// The ids that tell repeats from new events, and how many repeats were left out.
+    window: Window,
+    repeats: u64,
+}
+
+/// A place where a checkpoint could stand: after this record.
+#[derive(Debug, Clone, Copy)]
+struct Mark {
+    last: Fingerprint,
+    /// Where the window began there.
+    window_from: AsOf,
 }
 
 impl Engine {
     /// An engine of one of so many partitions that goes on from a checkpoint, or from the log's
-    /// beginning.
+    /// beginning; it reads from where the checkpoint's window begins.
     pub fn resume(
         (partition, partitions): (Partition, u32),
         epoch: Epoch,
@@ -138,6 +156,8 @@ impl Engine {
     ) -> Self {
         let start = checkpoint.map_or(AsOf::ZERO, |checkpoint| checkpoint.as_of);
         let last = checkpoint.and_then(|checkpoint| checkpoint.last);
+        let window_from = checkpoint.map_or(start, |checkpoint| checkpoint.window_from.min(start));
+        let window = Window::new(kinds.retry_window());
         Engine {
             partition,
             partitions,
@@ -149,10 +169,11 @@ impl Engine {
             pending: Pending::default(),
             sets: Sets::default(),
             touched: Vec::new(),
-            next: start,
+            next: window_from,
             resumed_at: start,
             durable: start,
             durable_append_time_ms: last.map(|last| last.append_time_ms),
+            needed: window_from,
             marks: VecDeque::new(),
             last,
             hole: None,
@@ -160,10 +181,12 @@ impl Engine {
             dead_letter_bytes: 0,
             flying: None,
             folded_events: 0,
+            window,
+            repeats: 0,
         }
     }
 
-    /// The next offset to apply.
+    /// The next offset to apply, or to read again.
     pub fn next(&self) -> AsOf {
         self.next
     }
@@ -171,6 +194,11 @@ impl Engine {
     /// Everything below it is durable in facts.
     pub fn durable(&self) -> AsOf {
         self.durable
+    }
+
+    /// Nobody reads below it again, unless the store loses a checkpoint that it acknowledged.
+    pub fn needed(&self) -> AsOf {
+        self.needed
     }
 
     /// The last record that was taken in: by it the log is recognised.

@@ -121,13 +121,15 @@ async fn start(
     epoch: Epoch,
 ) -> anyhow::Result<(Checkpoint, bool)> {
     let bounds = log.bounds(partition).await?;
-    if let Some(Checkpoint { as_of, last: Some(last), .. }) = found.filter(|_| !is_other_log) {
+    if let Some(found @ Checkpoint { as_of, last: Some(last), .. }) =
+        found.filter(|_| !is_other_log)
+    {
         let is_same = match log.read_at(partition, last.offset).await? {
             Found::Record(record) => record == last,
             Found::Nothing(bounds) => bounds.start == as_of.next(),
         };
         if is_same {
-            return Ok((Checkpoint { epoch, as_of, last: Some(last) }, false));
+            return Ok((Checkpoint { epoch, ..found }, false));
         }
     }
     let from = match begin {
@@ -140,7 +142,9 @@ async fn start(
             bounds.end
         ),
     };
-    Ok((Checkpoint { epoch, as_of: AsOf(from.0), last: None }, true))
+    // Ids of the log that is gone are forgotten with it.
+    let as_of = AsOf(from.0);
+    Ok((Checkpoint { epoch, as_of, last: None, window_from: as_of }, true))
 }
 
 /// Writes every row of an earlier epoch again under the new one; says how many.

@@ -26,6 +26,7 @@ impl From<Partition> for ByPartition {
 #[derive(Debug, Clone)]
 pub(crate) struct AggregatorMetrics {
     pub(crate) events: Counter,
+    pub(crate) repeats: Counter,
     pub(crate) records: Counter,
     pub(crate) rows_written: Counter,
     pub(crate) dead_letters: Counter,
@@ -41,6 +42,7 @@ impl AggregatorMetrics {
     pub(crate) fn new(metrics: &Metrics) -> Self {
         let own = AggregatorMetrics {
             events: Counter::default(),
+            repeats: Counter::default(),
             records: Counter::default(),
             rows_written: Counter::default(),
             dead_letters: Counter::default(),
@@ -56,6 +58,7 @@ impl AggregatorMetrics {
                 registry.register(name, help, counter.clone());
             };
             add("folded_events", "Entries of records that were counted", &own.events);
+            add("repeated_events", "Events whose id had occurred before", &own.repeats);
             add("folded_records", "Records that were folded", &own.records);
             add("flushed_rows", "Fact rows that were written", &own.rows_written);
             add("dead_letters", "Events that were set aside", &own.dead_letters);

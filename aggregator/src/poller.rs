@@ -26,7 +26,7 @@ enum Command {
     Open(Partition, Offset),
     Pause(Partition),
     Resume(Partition),
-    Report(Partition, Offset),
+    Report(Partition, Offset, Offset),
 }
 
 /// The runner's end of the polling thread; the thread ends when it is dropped.
@@ -61,8 +61,8 @@ impl Poller {
         self.send(Command::Resume(partition));
     }
 
-    pub(crate) fn report(&self, partition: Partition, next: Offset) {
-        self.send(Command::Report(partition, next));
+    pub(crate) fn report(&self, partition: Partition, next: Offset, needed: Offset) {
+        self.send(Command::Report(partition, next, needed));
     }
 
     /// If the thread is gone, [`Poller::next`] says so.
@@ -140,6 +140,6 @@ fn carry_out(consumer: &mut dyn LogConsumer, command: Command) {
         Command::Open(partition, from) => consumer.open(partition, from),
         Command::Pause(partition) => consumer.pause(partition),
         Command::Resume(partition) => consumer.resume(partition),
-        Command::Report(partition, next) => consumer.report(partition, next),
+        Command::Report(partition, next, needed) => consumer.report(partition, next, needed),
     }
 }

@@ -2,7 +2,7 @@
 //! it acknowledged. Before a partition is opened, after every doubt, and from time to time.
 
 use tally_log::{Bounds, Found};
-use tally_proto::{AsOf, Checkpoint, CounterId, Fingerprint, Partition};
+use tally_proto::{AsOf, Checkpoint, CounterId, Fingerprint, Offset, Partition};
 use tally_service::mutant;
 
 use crate::tasks::{Done, Work};
@@ -39,7 +39,56 @@ impl Work {
             let (as_of, last) = place(checkpoint);
             self.recognise_log(partition, as_of, last).await?;
         }
-        Ok(checkpoint)
+        self.shorten_window(partition, checkpoint).await
+    }
+
+    /// Retention may have taken records whose ids the checkpoint remembers. That is right if no
+    /// event that is still to be counted can match one of them.
+    async fn shorten_window(
+        &self,
+        partition: Partition,
+        checkpoint: Option<Checkpoint>,
+    ) -> Result<Option<Checkpoint>, String> {
+        let Some(mut checkpoint) = checkpoint else { return Ok(None) };
+        let bounds = self.ask_log(|| self.log.bounds(partition)).await?;
+        let start = AsOf(bounds.start.0);
+        if checkpoint.window_from >= start.min(checkpoint.as_of) {
+            return Ok(Some(checkpoint));
+        }
+        // What was taken is no younger than the oldest record that is left, or the last counted.
+        let taken_ms = match self.first_time(partition, bounds.start).await? {
+            Some((oldest, at_ms)) if checkpoint.as_of.covers(oldest) => Some(at_ms),
+            _ => checkpoint.last.map(|last| last.append_time_ms),
+        };
+        let next_ms = self.first_time(partition, checkpoint.as_of.next()).await?.map(|(_, ms)| ms);
+        let apart = next_ms.zip(taken_ms).map(|(next, taken)| next.saturating_sub(taken));
+        let span_ms = self.retry_window.span_ms;
+        if apart.is_some_and(|apart| apart <= span_ms) {
+            return Err(format!(
+                "offsets {} to {} were taken by the log's retention, and with them ids by which \
+                 repeats among the events from {} on would be known. Nothing more is counted; \
+                 restore them, or accept that such repeats count again with `tally epoch next`",
+                checkpoint.window_from,
+                bounds.start.0.saturating_sub(1),
+                checkpoint.as_of
+            ));
+        }
+        checkpoint.window_from = start.min(checkpoint.as_of);
+        Ok(Some(checkpoint))
+    }
+
+    /// The first record from an offset on, and when it was appended.
+    async fn first_time(
+        &self,
+        partition: Partition,
+        from: Offset,
+    ) -> Result<Option<(Offset, i64)>, String> {
+        let first = self.ask_log(|| self.log.first_from(partition, from)).await?;
+        let Some(first) = first else { return Ok(None) };
+        Ok(match self.ask_log(|| self.log.read_at(partition, first)).await? {
+            Found::Record(record) => Some((first, record.append_time_ms)),
+            Found::Nothing(_) => None,
+        })
     }
 
     /// Compares log and store with what is known of them.

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use tally_log::{Consume, EventLog, Polled};
-use tally_proto::{AsOf, Epoch, Kinds, Offset, Partition};
+use tally_proto::{AsOf, Checkpoint, Epoch, Kinds, Offset, Partition};
 use tally_service::clock::{self, SharedClock};
 use tally_service::health::Health;
 use tally_service::metrics::Metrics;
@@ -78,6 +78,7 @@ pub async fn run(context: Context) -> anyhow::Result<()> {
         health: context.health,
         stopper: context.stopper,
         epoch: context.epoch,
+        retry_window: context.kinds.retry_window(),
     };
     let mut runner = Runner {
         metrics: AggregatorMetrics::new(&context.metrics),
@@ -277,18 +278,7 @@ impl Runner {
             return; // of an earlier assignment: true, but nobody waits for it
         };
         match done {
-            Done::Opened(Ok(checkpoint)) => {
-                let kinds = self.kinds.clone();
-                let place = (partition, self.work.log.partitions());
-                let engine = Engine::resume(place, self.work.epoch, kinds, self.limits, checkpoint);
-                let from = engine.next();
-                owned.caught_up.advance(from, engine.durable_append_time_ms());
-                owned.run(engine);
-                tracing::debug!(partition = partition.0, %from, "partition opened");
-                self.work.health.ready(&part(partition));
-                self.poller.open(partition, from.next());
-                self.poller.report(partition, from.next());
-            }
+            Done::Opened(Ok(checkpoint)) => self.opened(partition, checkpoint),
             Done::Loaded(counters, Ok(bases)) => {
                 owned.loads -= 1;
                 let Some(engine) = owned.engine() else { return };
@@ -310,9 +300,13 @@ impl Runner {
             Done::Flushed(written) => self.on_flushed(partition, written),
             Done::Recognised(Ok(())) => {
                 if owned.recognised(now)
-                    && let Some(next) = owned.engine().map(|engine| engine.next())
+                    && let Some(engine) = owned.engine()
                 {
-                    self.poller.open(partition, next.next());
+                    if engine.is_refilling() {
+                        return self.assign(partition); // retention took what it was to read again
+                    }
+                    let next = engine.next().next();
+                    self.poller.open(partition, next);
                 }
             }
             Done::Next(expected, next) => {
@@ -339,6 +333,21 @@ impl Runner {
             }
         }
         self.pump(partition);
+    }
+
+    /// The log is the one that the checkpoint speaks of: the partition goes on from there.
+    fn opened(&mut self, partition: Partition, checkpoint: Option<Checkpoint>) {
+        let Some(owned) = self.owned.get_mut(&partition) else { return };
+        let place = (partition, self.work.log.partitions());
+        let (epoch, kinds) = (self.work.epoch, self.kinds.clone());
+        let engine = Engine::resume(place, epoch, kinds, self.limits, checkpoint);
+        let (from, durable) = (engine.next(), engine.durable());
+        owned.caught_up.advance(durable, engine.durable_append_time_ms());
+        owned.run(engine);
+        tracing::debug!(partition = partition.0, %from, %durable, "partition opened");
+        self.work.health.ready(&part(partition));
+        self.poller.open(partition, from.next());
+        self.poller.report(partition, durable.next(), from.next());
     }
 
     /// Starts what is due: flushes, recognition, progress.

@@ -7,7 +7,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tally_log::{EventLog, LogError};
-use tally_proto::{AsOf, Checkpoint, CounterId, Epoch, Fact, Lane, LedgerEntry, Offset, Partition};
+use tally_proto::{
+    AsOf, Checkpoint, CounterId, Epoch, Fact, Lane, LedgerEntry, Offset, Partition, RetryWindow,
+};
 use tally_service::backoff::backoff;
 use tally_service::clock::{SharedClock, sleep};
 use tally_service::health::Health;
@@ -64,6 +66,7 @@ pub(crate) struct Work {
     pub(crate) health: Health,
     pub(crate) stopper: Stopper,
     pub(crate) epoch: Epoch,
+    pub(crate) retry_window: RetryWindow,
 }
 
 impl Work {

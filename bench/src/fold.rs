@@ -96,7 +96,7 @@ pub(crate) fn json() -> Line {
 }
 
 /// Resident bytes of this process.
-fn resident() -> f64 {
+pub(crate) fn resident() -> f64 {
     let pages = std::fs::read_to_string("/proc/self/statm").unwrap();
     pages.split(' ').nth(1).unwrap().parse::<f64>().unwrap() * 4096.0
 }

@@ -19,6 +19,11 @@ pub(crate) fn json(subject: &str) -> String {
     format!(r#"{{"kind":"view","subject":"{subject}"}}"#)
 }
 
+/// One event with an id as JSON.
+pub(crate) fn json_once(subject: &str, id: usize) -> String {
+    format!(r#"{{"kind":"view","subject":"{subject}","id":"{id:024x}"}}"#)
+}
+
 fn record(offset: usize, value: Bytes, content_type: ContentType) -> Record {
     let offset = Offset(offset as u64);
     Record { offset, append_time_ms: 1, key: Bytes::new(), value, content_type }
@@ -33,16 +38,26 @@ pub(crate) fn json_records(subjects: &[String]) -> Vec<Record> {
 
 /// Packed records of `batch` events each, as ingest makes them.
 pub(crate) fn packed_records(subjects: &[String], batch: usize) -> Vec<Record> {
+    pack(subjects, batch, |_| None)
+}
+
+/// The same of events with ids, each its own.
+pub(crate) fn packed_records_once(subjects: &[String], batch: usize) -> Vec<Record> {
+    pack(subjects, batch, |at| Some(format!("{at:024x}")))
+}
+
+fn pack(subjects: &[String], batch: usize, id: impl Fn(usize) -> Option<String>) -> Vec<Record> {
     let kinds = Kinds::built_in();
     let kind = kinds.get("view").unwrap();
-    let pack = |subjects: &[String]| {
+    let pack = |(number, subjects): (usize, &[String])| {
         let mut builder = BatchBuilder::default();
-        for subject in subjects {
-            let action = Action::Add(1);
-            builder.try_push(&Event { namespace: "default", kind, subject, action }).unwrap();
+        for (at, subject) in subjects.iter().enumerate() {
+            let id = id(number * batch + at);
+            let (namespace, action, actor) = ("default", Action::Add(1), None);
+            let event = Event { namespace, kind, subject, action, actor, id: id.as_deref() };
+            builder.try_push(&event).unwrap();
         }
-        builder.finish()
+        record(number, builder.finish(), ContentType::Batch)
     };
-    let batches = subjects.chunks(batch).enumerate();
-    batches.map(|(at, subjects)| record(at, pack(subjects), ContentType::Batch)).collect()
+    subjects.chunks(batch).enumerate().map(pack).collect()
 }

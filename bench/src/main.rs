@@ -9,6 +9,7 @@ mod client;
 mod fold;
 mod input;
 mod kafka;
+mod retries;
 mod server;
 
 use std::time::Duration;
@@ -33,13 +34,17 @@ fn main() {
         return server::bare();
     }
     let wanted = std::env::args().nth(1).unwrap_or_default();
-    let benches: [Bench; 11] = [
+    let benches: [Bench; 15] = [
         ("fold-packed", fold::packed),
         ("fold-json", fold::json),
         ("memory", fold::memory),
+        ("retry-window", retries::memory),
+        ("retry-refill", retries::refill),
         ("ingest-single", server::ingest_single),
         ("ingest-cpu", server::ingest_single_cpu),
         ("ingest-ndjson", server::ingest_ndjson),
+        ("ingest-ids-single", server::ingest_single_ids),
+        ("ingest-ids-ndjson", server::ingest_ids),
         ("read-cached", server::read_cached),
         ("kafka-json", kafka::json),
         ("kafka-packed", kafka::packed),

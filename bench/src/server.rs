@@ -104,15 +104,15 @@ impl Drop for Server {
     }
 }
 
-fn single_requests() -> Vec<Vec<u8>> {
-    let subjects = input::subjects(20_000, 100_000);
-    let request = |s: &String| client::post("/v1/events", "application/json", &input::json(s));
-    subjects.iter().map(request).collect()
+fn single_requests(json: impl Fn(usize, &String) -> String) -> Vec<Vec<u8>> {
+    let subjects = input::subjects(500_000, 100_000);
+    let events = subjects.iter().enumerate().map(|(at, subject)| json(at, subject));
+    events.map(|event| client::post("/v1/events", "application/json", &event)).collect()
 }
 
 /// One event a request, by Tally and by the bare server: requests a second, and of the processor.
 fn single(tally: Server) -> [(f64, f64); 2] {
-    let requests = single_requests();
+    let requests = single_requests(|_, subject| input::json(subject));
     let reached = tally.drive(&requests, 256);
     drop(tally);
     [reached, Server::bare().drive(&requests, 256)]
@@ -150,15 +150,48 @@ pub(crate) fn kafka_ingest_single() -> Line {
     by_processor("ingest, one event a request, Kafka", Server::tally_on(kafka))
 }
 
-pub(crate) fn ingest_ndjson() -> Line {
-    let subjects = input::subjects(100_000, 100_000);
-    let body = |chunk: &[String]| {
-        let lines: String = chunk.iter().map(|subject| input::json(subject) + "\n").collect();
-        client::post("/v1/events", "application/x-ndjson", &lines)
-    };
-    let requests: Vec<Vec<u8>> = subjects.chunks(500).map(body).collect();
+/// NDJSON of 500 events a request: events a second, and of the processor.
+fn ndjson(json: impl Fn(usize, &String) -> String) -> (f64, f64) {
+    let subjects = input::subjects(1_000_000, 100_000);
+    let lines: Vec<String> =
+        subjects.iter().enumerate().map(|(at, s)| json(at, s) + "\n").collect();
+    let body =
+        |lines: &[String]| client::post("/v1/events", "application/x-ndjson", &lines.concat());
+    let requests: Vec<Vec<u8>> = lines.chunks(500).map(body).collect();
     let (wall, cpu) = Server::tally().drive(&requests, 32);
-    let (wall, cpu) = (wall * 500.0, cpu * 500.0);
+    (wall * 500.0, cpu * 500.0)
+}
+
+/// One event a request, with ids against plain ones.
+pub(crate) fn ingest_single_ids() -> Line {
+    let plain = single_requests(|_, subject| input::json(subject));
+    let (_, plain) = Server::tally().drive(&plain, 256);
+    let once = single_requests(|at, subject| input::json_once(subject, at));
+    let (wall, reached) = Server::tally().drive(&once, 256);
+    Line {
+        name: "one event with an id a request",
+        reached: format!("{reached:.0}/CPU s ({wall:.0}/s)"),
+        limit: format!("{plain:.0}/CPU s plain"),
+        ratio: reached / plain,
+        wanted: 1.0 / 1.5,
+    }
+}
+
+/// Events with ids against plain ones.
+pub(crate) fn ingest_ids() -> Line {
+    let (_, plain) = ndjson(|_, subject| input::json(subject));
+    let (wall, reached) = ndjson(|at, s| input::json_once(s, at));
+    Line {
+        name: "NDJSON of 500, each event with an id",
+        reached: format!("{reached:.0}/CPU s ({wall:.0}/s)"),
+        limit: format!("{plain:.0}/CPU s plain"),
+        ratio: reached / plain,
+        wanted: 1.0 / 1.5,
+    }
+}
+
+pub(crate) fn ingest_ndjson() -> Line {
+    let (wall, cpu) = ndjson(|_, subject| input::json(subject));
     Line {
         name: "ingest, NDJSON of 500, embedded",
         reached: format!("{cpu:.0} events/CPU s"),

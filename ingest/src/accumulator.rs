@@ -88,6 +88,8 @@ mod tests {
             kind,
             subject,
             action: Action::Add(1),
+            actor: None,
+            id: None,
         })
     }
 

@@ -241,7 +241,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn segments_are_dropped_when_due_and_never_before_they_are_folded() {
+    async fn segments_are_dropped_when_due_and_never_while_they_are_needed() {
         let folder = tempfile::tempdir().unwrap();
         let clock = ManualClock::at(1_000_000);
         let settings = EmbeddedLogSettings {
@@ -254,7 +254,7 @@ mod tests {
             log.append(Partition(0), record(1_000)).await.unwrap();
         }
         assert_eq!(log.bounds(Partition(0)).await.unwrap().start, Offset(0), "nothing is folded");
-        log.consumer(Consume::Assign(vec![])).unwrap().report(Partition(0), Offset(50));
+        log.consumer(Consume::Assign(vec![])).unwrap().report(Partition(0), Offset(60), Offset(50));
         for _ in 0..20 {
             log.append(Partition(0), record(1_000)).await.unwrap();
         }

@@ -197,7 +197,7 @@ pub trait LogConsumer: Send {
     /// Delivers the partition again.
     fn resume(&mut self, partition: Partition);
 
-    /// Everything below `next` is durable in facts. For lag tools, and for a log that keeps its own
-    /// retention; where a fold resumes is never read from it.
-    fn report(&mut self, _partition: Partition, _next: Offset) {}
+    /// Everything below `next` is durable in facts, and nobody reads below `needed` again. For lag
+    /// tools, and for a log that keeps its own retention; where a fold resumes is never read from it.
+    fn report(&mut self, _partition: Partition, _next: Offset, _needed: Offset) {}
 }

@@ -1,148 +1,18 @@
-//! The packed record: many events, counters interned, plain deltas summed per counter.
+//! The packed record: many events, counters interned, column by column.
+//!
+//! Plain deltas on one counter are one entry; an event with an id keeps one of its own.
 
-use std::hash::{BuildHasher, RandomState};
+mod builder;
 
 use bytes::Bytes;
-use hashbrown::HashTable;
 use prost::Message;
 
-use crate::event::{Action, Event};
-use crate::limits::MAX_RECORD_BYTES;
+use crate::event::{Op, RawEvent};
 use crate::name::{DEFAULT_NAMESPACE, check_name};
 use crate::record::RecordError;
 use crate::wire;
 
-/// The record has no room for another event: finish it, and begin a new one.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Full;
-
-/// Gathers events into one record.
-#[derive(Debug, Default)]
-pub struct BatchBuilder {
-    wire: wire::EventBatch,
-    /// (scope, subject) to the index of its counter; keys come straight from the network.
-    counters: HashTable<u32>,
-    /// Per counter: the index of the entry that its deltas are summed in.
-    entry_of: Vec<Option<u32>>,
-    hasher: RandomState,
-    /// An upper bound of the encoded length.
-    bytes: usize,
-}
-
-/// Upper bound of what one more counter costs beside its subject: a tag and a length of the
-/// subject (4), and three varints (5, 5 and 10).
-const COUNTER_BYTES: usize = 24;
-
-/// Upper bound of what one more act costs beside its actor: a tag and a length, a varint, a flag.
-const ACT_BYTES: usize = 10;
-
-impl BatchBuilder {
-    /// Whether nothing was added yet.
-    pub fn is_empty(&self) -> bool {
-        self.wire.events == 0
-    }
-
-    /// How many events were added.
-    pub fn events(&self) -> u64 {
-        self.wire.events
-    }
-
-    /// Adds one event, or says that the record is full.
-    pub fn try_push(&mut self, event: &Event<'_>) -> Result<(), Full> {
-        let actor = match event.action {
-            Action::Add(_) => "",
-            Action::Set(actor) | Action::Unset(actor) => actor,
-        };
-        let act_cost = actor.len().saturating_add(ACT_BYTES);
-        let cost = event.subject.len().saturating_add(COUNTER_BYTES).saturating_add(act_cost);
-        if self.bytes.saturating_add(cost) > MAX_RECORD_BYTES && !self.is_empty() {
-            return Err(Full);
-        }
-        let counter = self.counter(event)?;
-        match event.action {
-            Action::Add(delta) => self.add(counter, delta)?,
-            Action::Set(_) | Action::Unset(_) => {
-                self.wire.act_counter_of.push(counter);
-                self.wire.actors.push(Bytes::copy_from_slice(actor.as_bytes()));
-                self.wire.comes_in.push(matches!(event.action, Action::Set(_)));
-                self.bytes = self.bytes.saturating_add(act_cost);
-            }
-        }
-        self.wire.events = self.wire.events.saturating_add(1);
-        Ok(())
-    }
-
-    /// Adds a delta to the counter's entry, or begins one.
-    fn add(&mut self, counter: u32, delta: i64) -> Result<(), Full> {
-        let entry = self.entry_of.get(counter as usize).copied().flatten();
-        match entry.and_then(|entry| self.wire.deltas.get_mut(entry as usize)) {
-            // A sum that would overflow goes on in a new record.
-            Some(sum) => *sum = sum.checked_add(delta).ok_or(Full)?,
-            None => {
-                let entry = u32::try_from(self.wire.deltas.len()).map_err(|_| Full)?;
-                self.wire.counter_of.push(counter);
-                self.wire.deltas.push(delta);
-                if let Some(place) = self.entry_of.get_mut(counter as usize) {
-                    *place = Some(entry);
-                }
-            }
-        }
-        Ok(())
-    }
-
-    /// The index of an event's counter.
-    fn counter(&mut self, event: &Event<'_>) -> Result<u32, Full> {
-        let scope = self.scope(event.namespace, &event.kind.name);
-        let hash = self.hasher.hash_one((scope, event.subject));
-        let wire = &mut self.wire;
-        let known = self.counters.find(hash, |counter| {
-            let at = *counter as usize;
-            wire.scope_of.get(at) == Some(&scope)
-                && wire.subjects.get(at).is_some_and(|known| known == event.subject)
-        });
-        if let Some(counter) = known {
-            return Ok(*counter);
-        }
-        let counter = u32::try_from(wire.subjects.len()).map_err(|_| Full)?;
-        wire.subjects.push(Bytes::copy_from_slice(event.subject.as_bytes()));
-        wire.scope_of.push(scope);
-        self.entry_of.push(None);
-        self.bytes = self.bytes.saturating_add(event.subject.len()).saturating_add(COUNTER_BYTES);
-        let hasher = &self.hasher;
-        self.counters.insert_unique(hash, counter, |counter| {
-            let at = *counter as usize;
-            let subject = wire.subjects.get(at).map_or(&b""[..], |subject| subject);
-            let scope = wire.scope_of.get(at).copied().unwrap_or(0);
-            hasher.hash_one((scope, std::str::from_utf8(subject).unwrap_or("")))
-        });
-        Ok(counter)
-    }
-
-    /// The record's bytes.
-    pub fn finish(self) -> Bytes {
-        self.wire.encode_to_vec().into()
-    }
-
-    /// The index of a scope; a record names few, so they are searched in line.
-    fn scope(&mut self, namespace: &str, kind: &str) -> u32 {
-        let namespace = if namespace == DEFAULT_NAMESPACE { "" } else { namespace };
-        let known =
-            self.wire.scopes.iter().rposition(|s| s.kind == kind && s.namespace == namespace);
-        let index = known.unwrap_or_else(|| {
-            self.wire.scopes.push(wire::Scope {
-                namespace: Bytes::copy_from_slice(namespace.as_bytes()),
-                kind: Bytes::copy_from_slice(kind.as_bytes()),
-            });
-            self.bytes = self
-                .bytes
-                .saturating_add(namespace.len())
-                .saturating_add(kind.len())
-                .saturating_add(12);
-            self.wire.scopes.len().saturating_sub(1)
-        });
-        u32::try_from(index).unwrap_or(u32::MAX)
-    }
-}
+pub use builder::{BatchBuilder, Full};
 
 /// A (namespace, kind) pair of a batch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -151,6 +21,43 @@ pub struct Scope<'a> {
     pub namespace: &'a str,
     /// The kind's name, declared or not.
     pub kind: &'a str,
+}
+
+impl Scope<'_> {
+    /// An entry as the JSON event that it stands for, so that it can be sent again.
+    pub fn json_of(&self, entry: &Entry<'_>) -> Bytes {
+        let delta = Some(entry.delta);
+        json(&RawEvent { delta, ..self.raw(entry.subject, entry.actor, entry.id) })
+    }
+
+    /// An act as the JSON event that it stands for.
+    pub fn json_of_act(&self, act: &Act<'_>) -> Bytes {
+        let op = Some(if act.comes_in { Op::Set } else { Op::Unset });
+        json(&RawEvent { op, ..self.raw(act.subject, Some(act.actor), act.id) })
+    }
+
+    fn raw<'t>(
+        &'t self,
+        subject: &'t str,
+        actor: Option<&'t str>,
+        id: Option<&'t str>,
+    ) -> RawEvent<'t> {
+        RawEvent {
+            namespace: Some(self.namespace.into()),
+            kind: self.kind.into(),
+            subject: subject.into(),
+            op: None,
+            delta: None,
+            actor: actor.map(Into::into),
+            id: id.map(Into::into),
+            time: None,
+            region: None,
+        }
+    }
+}
+
+fn json(event: &RawEvent<'_>) -> Bytes {
+    serde_json::to_vec(event).unwrap_or_default().into()
 }
 
 /// One entry of a batch.
@@ -162,6 +69,10 @@ pub struct Entry<'a> {
     pub subject: &'a str,
     /// The sum of the deltas that were added up; may be zero.
     pub delta: i64,
+    /// The id of the one event that it is; nothing where it sums up many.
+    pub id: Option<&'a str>,
+    /// Who acted, where an id and an actor were named.
+    pub actor: Option<&'a str>,
 }
 
 /// One act on a set of a batch.
@@ -175,6 +86,8 @@ pub struct Act<'a> {
     pub actor: &'a str,
     /// Whether the actor comes in, or goes out.
     pub comes_in: bool,
+    /// Its id, where it was given.
+    pub id: Option<&'a str>,
 }
 
 /// A batch that was read back: every index is in range, every name is a name.
@@ -204,6 +117,17 @@ impl EventBatch {
         if wire.act_counter_of.iter().any(|counter| *counter as usize >= wire.subjects.len()) {
             return Err(damaged("an act on no counter"));
         }
+        let ids = wire.id_entry.len();
+        if wire.entry_ids.len() != ids
+            || wire.entry_actors.len() != ids
+            || wire.act_ids.len() != wire.id_act.len()
+        {
+            return Err(damaged("columns of different lengths"));
+        }
+        let entries = wire.deltas.len();
+        if !name_each_once(&wire.id_entry, entries) || !name_each_once(&wire.id_act, acts) {
+            return Err(damaged("an id of no event"));
+        }
         let is_name =
             |bytes: &[u8]| std::str::from_utf8(bytes).is_ok_and(|n| check_name(n).is_ok());
         let scope_ok = |scope: &wire::Scope| {
@@ -212,6 +136,8 @@ impl EventBatch {
         if !wire.scopes.iter().all(scope_ok)
             || !wire.subjects.iter().all(|s| is_name(s))
             || !wire.actors.iter().all(|actor| is_name(actor))
+            || !wire.entry_ids.iter().chain(&wire.act_ids).all(|id| is_name(id))
+            || !wire.entry_actors.iter().all(|actor| actor.is_empty() || is_name(actor))
         {
             return Err(damaged("a name that is none"));
         }
@@ -236,19 +162,31 @@ impl EventBatch {
 
     /// Its entries, in order.
     pub fn entries(&self) -> impl ExactSizeIterator<Item = Entry<'_>> {
-        self.0.counter_of.iter().zip(&self.0.deltas).map(|(counter, delta)| {
+        let ids = self.0.entry_ids.iter().zip(&self.0.entry_actors);
+        let mut ids = self.0.id_entry.iter().zip(ids).peekable();
+        let entries = self.0.counter_of.iter().zip(&self.0.deltas).enumerate();
+        entries.map(move |(index, (counter, delta))| {
             let (scope, subject) = self.counter(*counter);
-            Entry { scope, subject, delta: *delta }
+            let named = ids.next_if(|(entry, _)| **entry as usize == index);
+            let (id, actor) = named.map_or(("", ""), |(_, (id, actor))| (text(id), text(actor)));
+            Entry { scope, subject, delta: *delta, id: named_one(id), actor: named_one(actor) }
         })
     }
 
     /// Its acts on sets, in order. In a dead letter's index they come after the entries.
     pub fn acts(&self) -> impl ExactSizeIterator<Item = Act<'_>> {
+        let mut ids = self.0.id_act.iter().zip(&self.0.act_ids).peekable();
         let acts = self.0.act_counter_of.iter().zip(&self.0.actors).zip(&self.0.comes_in);
-        acts.map(|((counter, actor), comes_in)| {
+        acts.enumerate().map(move |(index, ((counter, actor), comes_in))| {
             let (scope, subject) = self.counter(*counter);
-            Act { scope, subject, actor: text(actor), comes_in: *comes_in }
+            let id = ids.next_if(|(act, _)| **act as usize == index).map(|(_, id)| text(id));
+            Act { scope, subject, actor: text(actor), comes_in: *comes_in, id }
         })
+    }
+
+    /// Whether any of its events has an id.
+    pub fn has_ids(&self) -> bool {
+        !self.0.id_entry.is_empty() || !self.0.id_act.is_empty()
     }
 
     /// Scope and subject of a counter.
@@ -257,6 +195,15 @@ impl EventBatch {
         let scope = self.0.scope_of.get(at).map_or(0, |scope| *scope as usize);
         (scope, self.0.subjects.get(at).map_or("", |subject| text(subject)))
     }
+}
+
+/// Whether indices rise and stay below `end`: each names one event.
+fn name_each_once(indices: &[u32], end: usize) -> bool {
+    indices.is_sorted_by(|a, b| a < b) && indices.last().is_none_or(|last| (*last as usize) < end)
+}
+
+fn named_one(name: &str) -> Option<&str> {
+    (!name.is_empty()).then_some(name)
 }
 
 /// A name that `decode` has checked, so it is UTF-8.
@@ -269,10 +216,25 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::kind::Kinds;
+    use crate::event::{Action, Event};
+    use crate::kind::{Kind, Kinds};
+    use crate::limits::MAX_RECORD_BYTES;
 
     /// The bytes of the first version, for ever.
     const GOLDEN: &[u8] = include_bytes!("../golden/event-batch.bin");
+
+    fn plain<'e>(
+        namespace: &'e str,
+        kind: &'e Kind,
+        subject: &'e str,
+        action: Action<'e>,
+    ) -> Event<'e> {
+        let actor = match action {
+            Action::Add(_) => None,
+            Action::Set(actor) | Action::Unset(actor) => Some(actor),
+        };
+        Event { namespace, kind, subject, action, actor, id: None }
+    }
 
     fn pack(events: &[(&str, &str, &str, i64)]) -> Bytes {
         let kinds = Kinds::built_in();
@@ -280,7 +242,7 @@ mod tests {
         for (namespace, kind, subject, delta) in events {
             let kind = kinds.get(kind).unwrap();
             let action = Action::Add(*delta);
-            builder.try_push(&Event { namespace, kind, subject, action }).unwrap();
+            builder.try_push(&plain(namespace, kind, subject, action)).unwrap();
         }
         builder.finish()
     }
@@ -321,7 +283,7 @@ mod tests {
         let mut builder = BatchBuilder::default();
         let mut push = |kind: &str, subject: &str, action: Action<'_>| {
             let kind = kinds.get(kind).unwrap();
-            builder.try_push(&Event { namespace: "default", kind, subject, action }).unwrap();
+            builder.try_push(&plain("default", kind, subject, action)).unwrap();
         };
         push("like", "a", Action::Set("user:1"));
         push("view", "a", Action::Add(2));
@@ -339,6 +301,57 @@ mod tests {
     }
 
     #[test]
+    fn an_event_with_an_id_keeps_an_entry_of_its_own() {
+        let kinds = Kinds::built_in();
+        let mut builder = BatchBuilder::default();
+        for json in [
+            r#"{"kind":"view","subject":"a"}"#,
+            r#"{"kind":"view","subject":"a","delta":2,"id":"1"}"#,
+            r#"{"kind":"view","subject":"a","delta":4}"#,
+            r#"{"kind":"view","subject":"a","delta":8,"id":"2","actor":"user:9"}"#,
+            r#"{"kind":"like","subject":"a","actor":"user:9"}"#,
+            r#"{"kind":"like","subject":"a","actor":"user:9","op":"unset","id":"1"}"#,
+        ] {
+            let raw = RawEvent::parse(json).unwrap();
+            builder.try_push(&raw.check(&kinds).unwrap()).unwrap();
+        }
+        let value = builder.finish();
+        let batch = EventBatch::decode(value).unwrap();
+        let entries: Vec<_> = batch.entries().map(|e| (e.delta, e.id, e.actor)).collect();
+        assert_eq!(
+            entries,
+            [(5, None, None), (2, Some("1"), None), (8, Some("2"), Some("user:9"))]
+        );
+        assert_eq!(batch.acts().map(|act| act.id).collect::<Vec<_>>(), [None, Some("1")]);
+        let scopes: Vec<_> = batch.scopes().collect();
+        let again = scopes[0].json_of(&batch.entries().last().unwrap());
+        let expected = r#"{"namespace":"default","kind":"view","subject":"a","delta":8,"actor":"user:9","id":"2"}"#;
+        assert_eq!(again, expected);
+    }
+
+    #[test]
+    fn an_id_of_no_event_damages_a_record() {
+        let of = |id_entry: Vec<u32>| {
+            let wire = wire::EventBatch {
+                scopes: vec![wire::Scope { kind: "view".into(), ..Default::default() }],
+                subjects: vec!["a".into()],
+                scope_of: vec![0],
+                counter_of: vec![0, 0],
+                deltas: vec![1, 1],
+                entry_ids: vec!["1".into(); id_entry.len()],
+                entry_actors: vec!["".into(); id_entry.len()],
+                id_entry,
+                ..Default::default()
+            };
+            EventBatch::decode(wire.encode_to_vec().into())
+        };
+        assert!(of(vec![]).is_ok() && of(vec![1]).is_ok() && of(vec![0, 1]).is_ok());
+        for wrong in [vec![2], vec![1, 0], vec![0, 0], vec![0, 1, 2]] {
+            assert!(matches!(of(wrong), Err(RecordError::Damaged(_))));
+        }
+    }
+
+    #[test]
     fn a_record_that_is_full_says_so() {
         let kinds = Kinds::built_in();
         let kind = kinds.get("view").unwrap();
@@ -346,8 +359,7 @@ mod tests {
         let mut pushed = 0;
         loop {
             let subject = format!("video:{pushed}");
-            let event =
-                Event { namespace: "default", kind, subject: &subject, action: Action::Add(1) };
+            let event = plain("default", kind, &subject, Action::Add(1));
             if builder.try_push(&event) == Err(Full) {
                 break;
             }
@@ -363,7 +375,7 @@ mod tests {
     fn a_sum_that_would_overflow_goes_into_a_new_record() {
         let kinds = Kinds::built_in();
         let kind = kinds.get("view").unwrap();
-        let event = |d| Event { namespace: "a", kind, subject: "s", action: Action::Add(d) };
+        let event = |d| plain("a", kind, "s", Action::Add(d));
         let mut builder = BatchBuilder::default();
         assert_eq!(builder.try_push(&event(i64::MAX)), Ok(()));
         assert_eq!(builder.try_push(&event(1)), Err(Full));

@@ -18,6 +18,18 @@ use crate::time::parse_rfc3339;
 #[serde(transparent)]
 pub struct Text<'a>(pub Cow<'a, str>);
 
+impl<'a> From<&'a str> for Text<'a> {
+    fn from(text: &'a str) -> Self {
+        Text(Cow::Borrowed(text))
+    }
+}
+
+impl From<String> for Text<'_> {
+    fn from(text: String) -> Self {
+        Text(Cow::Owned(text))
+    }
+}
+
 impl<'de: 'a, 'a> Deserialize<'de> for Text<'a> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         struct TextVisitor;
@@ -104,15 +116,25 @@ pub struct Event<'a> {
     pub subject: &'a str,
     /// What it does.
     pub action: Action<'a>,
+    /// Who acts, where one is named.
+    pub actor: Option<&'a str>,
+    /// What tells its repeats from new events, where it was given.
+    pub id: Option<&'a str>,
 }
 
 impl Event<'_> {
-    /// The slot that the event must take: by its actor, if it has one to remember. Deltas may take
-    /// any, and take the first.
+    /// Whether something is remembered of the event: then it must come to the slot of its actor, or
+    /// else of its id.
+    pub fn is_stateful(&self) -> bool {
+        self.id.is_some() || !matches!(self.action, Action::Add(_))
+    }
+
+    /// The slot that the event must take, if it is stateful. Other deltas may take any, and take
+    /// the first.
     pub fn slot(&self) -> u32 {
-        match self.action {
-            Action::Add(_) => 0,
-            Action::Set(actor) | Action::Unset(actor) => slot_of(actor, self.kind.spread),
+        match self.actor.or(self.id) {
+            Some(name) if self.is_stateful() => slot_of(name, self.kind.spread),
+            _ => 0,
         }
     }
 }
@@ -152,9 +174,6 @@ pub enum EventError {
     /// A time that is not RFC 3339.
     #[error("'time' must be an RFC 3339 time such as 2026-11-20T12:00:00Z")]
     BadTime,
-    /// What this version does not count yet; nothing was taken.
-    #[error("{0} cannot be counted by this version yet")]
-    NotSupported(&'static str),
 }
 
 impl EventError {
@@ -176,7 +195,6 @@ impl EventError {
             EventError::ActorMissing(_) => "actor_missing",
             EventError::DeltaOnSet(_) => "delta_on_set",
             EventError::BadTime => "bad_time",
-            EventError::NotSupported(_) => "not_supported",
         }
     }
 }
@@ -204,10 +222,8 @@ impl<'a> RawEvent<'a> {
         let subject = name("subject", &self.subject)?;
         self.check_optional()?;
         let action = self.action(kind)?;
-        if self.id.is_some() {
-            return Err(EventError::NotSupported("an event with an 'id'"));
-        }
-        Ok(Event { namespace, kind, subject, action })
+        let (actor, id) = (self.actor.as_ref().map(|a| &*a.0), self.id.as_ref().map(|id| &*id.0));
+        Ok(Event { namespace, kind, subject, action, actor, id })
     }
 
     fn check_optional(&self) -> Result<(), EventError> {
@@ -304,13 +320,31 @@ mod tests {
             (r#"{"kind":"view","subject":"a","delta":9007199254740992}"#, "delta_too_large"),
             (r#"{"kind":"view","subject":"a","delta":-9223372036854775808}"#, "delta_too_large"),
             (r#"{"kind":"view","subject":"a","time":"now"}"#, "bad_time"),
-            (r#"{"kind":"view","subject":"a","id":"1"}"#, "not_supported"),
+            (r#"{"kind":"view","subject":"a","id":""}"#, "bad_name"),
             (r#"{"kind":"like","subject":"a"}"#, "actor_missing"),
             (r#"{"kind":"like","subject":"a","op":"unset"}"#, "actor_missing"),
             (r#"{"kind":"like","subject":"a","actor":".."}"#, "bad_name"),
             (r#"{"kind":"like","subject":"a","actor":"user:9","delta":1}"#, "delta_on_set"),
         ] {
             assert_eq!(code(json), expected, "{json}");
+        }
+    }
+
+    #[test]
+    fn a_stateful_event_takes_the_slot_of_its_actor_or_else_of_its_id() {
+        let kinds = Kinds::built_in();
+        for (fields, name) in [
+            (r#""kind":"view""#, None),
+            (r#""kind":"view","actor":"user:9""#, None),
+            (r#""kind":"view","id":"7""#, Some("7")),
+            (r#""kind":"view","id":"7","actor":"user:9""#, Some("user:9")),
+            (r#""kind":"like","id":"7","actor":"user:9""#, Some("user:9")),
+        ] {
+            let json = format!(r#"{{"subject":"a",{fields}}}"#);
+            let raw = RawEvent::parse(&json).unwrap();
+            let event = raw.check(&kinds).unwrap();
+            assert_eq!(event.is_stateful(), name.is_some(), "{json}");
+            assert_eq!(event.slot(), name.map_or(0, |name| slot_of(name, 8)), "{json}");
         }
     }
 

@@ -2,6 +2,8 @@
 
 use serde::Serialize;
 
+use crate::retry::RetryWindow;
+
 /// How events of a kind become a total.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
@@ -19,8 +21,8 @@ pub struct Kind {
     pub name: Box<str>,
     /// How its events become a total.
     pub mode: Mode,
-    /// Over how many slots its stateful events are dealt, by their actor. Fixed for life: an actor's
-    /// events must always meet in one partition.
+    /// Over how many slots its stateful events are dealt, by their actor or id. Fixed for life: an
+    /// actor's events, and an id's repeats, must always meet in one partition.
     pub spread: u32,
     /// The most actors that a fact lists; the record that brings more makes it spill to the ledger.
     pub most_inline: usize,
@@ -28,12 +30,15 @@ pub struct Kind {
 
 /// The kinds that a fold knows. Part of the fold: never taken from a process's configuration.
 #[derive(Debug, Clone)]
-pub struct Kinds(Vec<Kind>);
+pub struct Kinds {
+    kinds: Vec<Kind>,
+    retry_window: RetryWindow,
+}
 
 impl Kinds {
-    /// These kinds.
-    pub fn new(kinds: Vec<Kind>) -> Self {
-        Kinds(kinds)
+    /// These kinds, whose events' ids are remembered so long.
+    pub fn new(kinds: Vec<Kind>, retry_window: RetryWindow) -> Self {
+        Kinds { kinds, retry_window }
     }
 
     /// `view` and `reply` (tally), `like` and `repost` (set).
@@ -50,11 +55,16 @@ impl Kinds {
             spread: 8,
             most_inline: 64,
         };
-        Kinds(kinds.into_iter().map(kind).collect())
+        Kinds::new(kinds.into_iter().map(kind).collect(), RetryWindow::BUILT_IN)
+    }
+
+    /// For how long an event's id tells its repeats from new events.
+    pub fn retry_window(&self) -> RetryWindow {
+        self.retry_window
     }
 
     /// The kind of that name, if it is declared. Kinds are few: a search in line is the fastest.
     pub fn get(&self, name: &str) -> Option<&Kind> {
-        self.0.iter().find(|kind| &*kind.name == name)
+        self.kinds.iter().find(|kind| &*kind.name == name)
     }
 }

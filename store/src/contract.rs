@@ -214,6 +214,7 @@ async fn the_newest_checkpoint_stays(store: &dyn FactStore) {
         epoch: Epoch::FIRST,
         as_of: AsOf(as_of),
         last: Some(Fingerprint { offset: Offset(as_of - 1), crc32c: 7, append_time_ms: 8 }),
+        window_from: AsOf(as_of - 3),
     };
     assert_eq!(store.load_checkpoint(Partition(7)).await, Ok(None));
     for as_of in [5, 9, 7] {

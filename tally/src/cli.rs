@@ -149,6 +149,9 @@ pub(crate) struct AddArgs {
     /// How much; may be negative
     #[arg(default_value_t = 1, allow_negative_numbers = true)]
     pub(crate) delta: i64,
+    /// Counts once, however often it is sent with this id
+    #[arg(long)]
+    pub(crate) id: Option<String>,
     /// The namespace of the subject
     #[arg(long)]
     pub(crate) namespace: Option<String>,
@@ -177,7 +180,7 @@ pub(crate) struct RouteArgs {
     pub(crate) kind: String,
     /// Such as video:123
     pub(crate) subject: String,
-    /// Who acts, such as user:9: picks the slot of a kind that counts actors
+    /// Who acts, such as user:9, or the event's id: picks the slot of an event that is remembered
     pub(crate) actor: Option<String>,
     /// The namespace of the subject
     #[arg(long)]
@@ -280,6 +283,12 @@ pub(crate) struct LoadArgs {
     /// Kinds, dealt in turn
     #[arg(long, default_value = "view", value_delimiter = ',')]
     pub(crate) kinds: Vec<String>,
+    /// Different actors, dealt by chance; of kinds that count them
+    #[arg(long, default_value_t = 100_000)]
+    pub(crate) actors: u64,
+    /// Gives every event an id
+    #[arg(long)]
+    pub(crate) ids: bool,
     /// What subjects begin with
     #[arg(long, default_value = "load:")]
     pub(crate) prefix: String,

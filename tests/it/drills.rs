@@ -9,7 +9,7 @@ use scylla::client::session_builder::SessionBuilder;
 use serde_json::Value;
 use tally_proto::route;
 
-use crate::support::{Load, Process, Site, unix_ms};
+use crate::support::{Load, Process, Site, unix_ms, wait_until};
 
 /// The number of partitions of a site.
 const PARTITIONS: u32 = 8;
@@ -137,7 +137,7 @@ async fn a_store_restored_from_an_older_copy_is_noticed_and_replayed() {
     let aggregator = site.assigned_aggregator().await;
     send(&ingest.url, "a", 20).await;
     wait_for_total(&reader.url, "a", "20").await;
-    Load::new(0).wait_until(&reader.url, unix_ms()).await;
+    wait_until(&reader.url, "view/shared:0", unix_ms()).await;
     let (session, keyspace) = (cql(&site).await, keyspace(&site));
     // Checkpoints first: no fact of the copy is older.
     let checkpoints = copy_checkpoints(&session, keyspace).await;
@@ -145,7 +145,7 @@ async fn a_store_restored_from_an_older_copy_is_noticed_and_replayed() {
     assert!(!checkpoints.is_empty() && !facts.is_empty());
     send(&ingest.url, "a", 15).await;
     wait_for_total(&reader.url, "a", "35").await;
-    Load::new(0).wait_until(&reader.url, unix_ms()).await;
+    wait_until(&reader.url, "view/shared:0", unix_ms()).await;
 
     for (table, column, copy) in
         [("checkpoints", "checkpoint", checkpoints), ("facts", "fact", facts)]

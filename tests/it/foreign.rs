@@ -8,7 +8,7 @@ use rdkafka::ClientConfig;
 use rdkafka::producer::{BaseRecord, Producer, ThreadedProducer};
 use serde_json::Value;
 
-use crate::support::{Load, Process, Site, root};
+use crate::support::{Process, Site, root, unix_ms, wait_until};
 
 /// Writes records with a plain librdkafka producer, partitioned by key as Kafka does.
 fn produce(site: &Site, records: &[(&str, &[u8])]) {
@@ -29,8 +29,7 @@ async fn get(url: &str) -> Value {
 
 /// Waits until everything that was written until now is counted.
 async fn settle(reader: &Process) {
-    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
-    Load::new(0).wait_until(&reader.url, i64::try_from(now.as_millis()).unwrap()).await;
+    wait_until(&reader.url, "view/shared:0", unix_ms()).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -109,7 +109,9 @@ async fn events_of_every_format_are_counted() {
     let path = "/v1/events";
     let answer = served.post(path, "application/cloudevents+json", cloud.to_string()).await;
     assert_eq!(answer.status, 200);
-    let batch = json!([cloud, cloud]).to_string();
+    let (mut second, mut third) = (cloud.clone(), cloud);
+    (second["id"], third["id"]) = (json!("2"), json!("3"));
+    let batch = json!([second, third]).to_string();
     assert_eq!(served.post(path, "application/cloudevents-batch+json", batch).await.status, 200);
     let accepted =
         served.post("/v1/events?ack=accepted", "application/json", one.to_string()).await;
@@ -183,7 +185,7 @@ async fn a_bad_item_spoils_itself_only() {
         .json(json!([
             {"kind": "view", "subject": "m"},
             {"kind": "like", "subject": "m"},
-            {"kind": "view", "subject": "m", "id": "1"},
+            {"kind": "view", "subject": "m", "id": "x".repeat(129)},
             {"kind": "view", "subject": "x".repeat(129)},
             {"kind": "view", "subject": "m", "delta": 0},
             {"kind": "view", "subject": "m"},
@@ -197,7 +199,7 @@ async fn a_bad_item_spoils_itself_only() {
         rejected.iter().map(|r| (&r["index"], r["code"].as_str().unwrap())).collect();
     let expected = [
         (&json!(1), "actor_missing"),
-        (&json!(2), "not_supported"),
+        (&json!(2), "bad_name"),
         (&json!(3), "bad_name"),
         (&json!(4), "zero_delta"),
         (&json!(6), "delta_on_set"),
@@ -208,6 +210,43 @@ async fn a_bad_item_spoils_itself_only() {
     none.is_problem(422, "all_rejected");
     assert_eq!(none.body["rejected"].as_array().unwrap().len(), 2);
     served.wait_total("view/m", "2").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_event_with_an_id_counts_once() {
+    let served = Served::new(&[]).await;
+    let event = json!({"kind": "view", "subject": "once", "delta": 3, "id": "0192f0c1-7"});
+    for _ in 0..3 {
+        assert_eq!(served.json(event.clone()).await.status, 200);
+    }
+    let others = json!([
+        {"kind": "view", "subject": "once", "id": "0192f0c1-8"},
+        {"kind": "view", "subject": "other", "id": "0192f0c1-7"},
+        {"kind": "reply", "subject": "once", "id": "0192f0c1-7", "actor": "user:9"},
+        {"kind": "like", "subject": "once", "id": "1", "actor": "user:9"},
+        {"kind": "like", "subject": "once", "id": "2", "actor": "user:9", "op": "unset"},
+        {"kind": "like", "subject": "once", "id": "1", "actor": "user:9"},
+    ]);
+    assert_eq!(served.json(others).await.status, 200);
+    let cloud = |source: &str| {
+        format!(
+            r#"{{"specversion":"1.0","id":"7","source":"{source}","type":"view",
+                "data":{{"kind":"view","subject":"cloud"}}}}"#
+        )
+    };
+    for source in ["/app", "/app", "/other"] {
+        let sent = served.post("/v1/events", "application/cloudevents+json", cloud(source)).await;
+        assert_eq!(sent.status, 200);
+    }
+    for (counter, total) in
+        [("view/once", "4"), ("view/other", "1"), ("reply/once", "1"), ("view/cloud", "2")]
+    {
+        served.wait_total(counter, total).await;
+    }
+    tokio::time::sleep(std::time::Duration::from_millis(1_500)).await; // nothing more comes
+    for (counter, total) in [("view/once", "4"), ("view/cloud", "2"), ("like/once", "0")] {
+        served.wait_total(counter, total).await;
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -8,9 +8,9 @@ use std::time::Duration;
 use rand::rngs::StdRng;
 use rand::seq::SliceRandom;
 use rand::{RngExt, SeedableRng};
-use serde_json::{Value, json};
+use serde_json::json;
 
-use crate::support::{Process, Site};
+use crate::support::{Process, Site, get, post_until_answered, unix_ms, wait_until};
 
 /// Subjects that the world likes, and subjects that few do.
 const HOT: usize = 3;
@@ -52,19 +52,7 @@ async fn send(url: impl Fn() -> String, round: &[Act], seed: u64) {
             format!("{event}\n")
         };
         let body: String = request.iter().map(line).collect();
-        let mut tries = 0;
-        loop {
-            let post = client
-                .post(format!("{}/v1/events", url()))
-                .header("content-type", "application/x-ndjson");
-            let answer = post.body(body.clone()).timeout(Duration::from_secs(5)).send().await;
-            if answer.is_ok_and(|answer| answer.status().is_success()) {
-                break;
-            }
-            tries += 1;
-            assert!(tries < 200, "ingest does not come back");
-            tokio::time::sleep(Duration::from_millis(100)).await;
-        }
+        post_until_answered(&client, &url, &body).await;
     }
 }
 
@@ -79,10 +67,6 @@ fn truth(rounds: &[Vec<Act>]) -> BTreeMap<String, BTreeSet<String>> {
         }
     }
     members
-}
-
-async fn get(client: &reqwest::Client, url: &str) -> Value {
-    client.get(url).send().await.unwrap().json().await.unwrap()
 }
 
 /// Who is in, page by page; each once.
@@ -103,16 +87,7 @@ async fn list(client: &reqwest::Client, url: &str, limit: usize) -> Vec<String> 
 /// Every total, and everybody's place, against the truth.
 async fn judge(reader: &str, rounds: &[Vec<Act>]) {
     let client = reqwest::Client::new();
-    let sent_ms = crate::support::unix_ms();
-    let as_of = |answer: &Value| {
-        answer["as_of"].as_str().and_then(tally_proto::parse_rfc3339).is_some_and(|ms| ms > sent_ms)
-    };
-    let mut tries = 0;
-    while !as_of(&get(&client, &format!("{reader}/v1/counters/like/hot:0")).await) {
-        tries += 1;
-        assert!(tries < 900, "never caught up");
-        tokio::time::sleep(Duration::from_millis(100)).await;
-    }
+    wait_until(reader, "like/hot:0", unix_ms()).await;
     tokio::time::sleep(Duration::from_secs(1)).await; // what is cached is older than it may be
     let truth = truth(rounds);
     for (subject, members) in &truth {

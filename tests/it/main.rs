@@ -12,5 +12,6 @@ mod foreign;
 mod http_edge;
 mod likes;
 mod replaced;
+mod retries;
 mod support;
 mod tidy;

@@ -7,7 +7,7 @@ use rdkafka::admin::{AdminClient, AdminOptions};
 use rdkafka::client::DefaultClientContext;
 use serde_json::Value;
 
-use crate::support::{Load, Process, Site, unix_ms};
+use crate::support::{Process, Site, unix_ms, wait_until};
 
 async fn total(reader: &Process, subject: &str) -> String {
     let url = format!("{}/v1/counters/view/{subject}", reader.url);
@@ -48,7 +48,7 @@ async fn a_replaced_topic_stops_its_partitions_and_nothing_is_counted_wrongly() 
     let (ingest, reader) = (site.ingest().await, site.reader().await);
     let aggregator = site.assigned_aggregator().await;
     send(&ingest, "a", 20).await;
-    Load::new(0).wait_until(&reader.url, unix_ms()).await;
+    wait_until(&reader.url, "view/shared:0", unix_ms()).await;
     assert_eq!(total(&reader, "a").await, "20");
     assert!(ingest.stop().await.success());
 
@@ -86,6 +86,6 @@ async fn a_replaced_topic_stops_its_partitions_and_nothing_is_counted_wrongly() 
     let (ingest, reader) = (site.ingest().await, site.reader().await);
     let _aggregator = site.assigned_aggregator().await;
     send(&ingest, "a", 5).await;
-    Load::new(0).wait_until(&reader.url, unix_ms()).await;
+    wait_until(&reader.url, "view/shared:0", unix_ms()).await;
     assert_eq!(total(&reader, "a").await, "65");
 }

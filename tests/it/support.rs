@@ -1,11 +1,13 @@
 //! What the tests stand on: servers, processes, and the truth to compare with.
 
+mod http;
 mod load;
 mod process;
 mod servers;
 mod site;
 
-pub(crate) use load::{Load, unix_ms};
+pub(crate) use http::{get, post_until_answered, unix_ms, wait_until};
+pub(crate) use load::Load;
 pub(crate) use process::Process;
 pub(crate) use servers::{Outage, Servers, servers};
 pub(crate) use site::Site;

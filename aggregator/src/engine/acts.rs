@@ -1,7 +1,6 @@
 //! The fold of acts on sets: an actor comes in or goes out, once, however often it is said.
 
-use bytes::Bytes;
-use tally_proto::{Action, CounterId, Event, Fact, Lane, LedgerEntry, route, route_key};
+use tally_proto::{CounterId, Event, Fact, Lane, LedgerEntry};
 use tally_service::mutant;
 
 use super::fold::Place;
@@ -10,22 +9,9 @@ use super::set::{Act, Step};
 use super::{Engine, Stop};
 
 impl Engine {
-    /// An act of a set kind takes its turn, if it came to the partition where its actor belongs.
-    pub(super) fn act(&mut self, place: Place<'_>, event: &Event<'_>, value: impl Fn() -> Bytes) {
-        let (actor, comes_in) = match event.action {
-            Action::Set(actor) => (actor, true),
-            Action::Unset(actor) => (actor, false),
-            Action::Add(_) => return,
-        };
-        let (namespace, subject, slot) = (event.namespace, event.subject, event.slot());
-        let home = route(namespace, subject, slot, self.partitions);
-        if home != self.partition && !mutant!("misrouted-is-counted") {
-            let key = route_key(namespace, subject, slot);
-            let reason = format!(
-                "'{actor}' of this counter belongs to partition {home}: key the record with '{key}'"
-            );
-            return self.set_aside(place, "misrouted", &reason, value());
-        }
+    /// An act of a set kind takes its turn.
+    pub(super) fn act(&mut self, place: Place<'_>, event: &Event<'_>, actor: &str, comes_in: bool) {
+        let (namespace, subject) = (event.namespace, event.subject);
         let scope = self.scopes.number(namespace, &event.kind.name);
         let number = self.rows.find(scope, subject).unwrap_or_else(|| {
             self.scopes.hold(scope);

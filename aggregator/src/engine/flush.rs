@@ -2,12 +2,12 @@
 
 use std::collections::BTreeSet;
 
-use tally_proto::{AsOf, Checkpoint, Fact, Fingerprint, LedgerEntry};
+use tally_proto::{AsOf, Checkpoint, Fact, LedgerEntry};
 use tally_service::mutant;
 use tally_store::{DeadLetter, FactRow, LedgerRow};
 
-use super::Engine;
 use super::rows::RowNumber;
+use super::{Engine, Mark};
 
 /// What is to be written, one part after the other, each when the former is acknowledged.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -109,6 +109,7 @@ impl Engine {
         if written {
             if let Some(checkpoint) = flying.checkpoint {
                 self.durable = checkpoint.as_of;
+                self.needed = checkpoint.window_from;
                 self.durable_append_time_ms = checkpoint.last.map(|last| last.append_time_ms);
             }
             let letter_bytes = |l: &DeadLetter| l.value.len().saturating_add(l.key.len());
@@ -144,11 +145,12 @@ impl Engine {
         if mutant!("checkpoint-passes-loads") {
             limit = AsOf(u64::MAX);
         }
-        let reached = |mark: &Fingerprint| mark.offset.as_of() <= limit;
+        let reached = |mark: &Mark| mark.last.offset.as_of() <= limit;
         let passed = self.marks.partition_point(reached);
-        let last = passed.checked_sub(1).and_then(|at| self.marks.get(at)).copied()?;
+        let Mark { last, window_from } =
+            passed.checked_sub(1).and_then(|at| self.marks.get(at)).copied()?;
         self.marks.drain(..passed.saturating_sub(1)); // it stays, in case this flush fails
-        let as_of = last.offset.as_of();
-        (as_of > self.durable).then_some(Checkpoint { epoch: self.epoch, as_of, last: Some(last) })
+        let (epoch, as_of, last) = (self.epoch, last.offset.as_of(), Some(last));
+        (as_of > self.durable).then_some(Checkpoint { epoch, as_of, last, window_from })
     }
 }

@@ -3,15 +3,16 @@
 use bytes::Bytes;
 use tally_log::Record;
 use tally_proto::{
-    Act, Action, CounterId, Decoded, Event, EventBatch, EventError, Kinds, Mode, Offset, RawEvent,
-    RecordError, Scope, decode_record,
+    Action, CounterId, Decoded, Entry, Event, EventBatch, EventError, Kinds, Mode, Offset,
+    RawEvent, RecordError, Scope, SubjectId, decode_record,
 };
 use tally_service::mutant;
 use tally_store::DeadLetter;
 
 use super::pending::Waiting;
+use super::repeats::{Refusal, event_of, event_of_act};
 use super::rows::{Added, Row, RowNumber};
-use super::{Engine, Stop, scopes};
+use super::{Engine, Mark, Stop, scopes};
 
 /// Most places kept where a checkpoint could stand.
 const MOST_MARKS: usize = 1_024;
@@ -36,6 +37,13 @@ pub(super) struct Place<'a> {
     index: u32,
 }
 
+impl<'a> Place<'a> {
+    /// A record as a whole, or the only event in it.
+    pub(super) fn whole(record: &'a Record) -> Self {
+        Place { record, index: 0 }
+    }
+}
+
 impl Engine {
     /// Folds records in their order; those below the expected offset are left out.
     pub fn fold(&mut self, records: &[Record]) -> Result<Folded, Stop> {
@@ -56,15 +64,20 @@ impl Engine {
                 outcome = Ok(Folded::Hole { expected });
                 break;
             }
-            let applied = self.apply(&kinds, record);
-            self.settle();
-            if let Err(stop) = applied {
-                outcome = Err(stop);
-                break;
+            if self.is_refilling() {
+                self.remember(&kinds, record);
+            } else {
+                let applied = self.apply(&kinds, record);
+                self.settle();
+                if let Err(stop) = applied {
+                    outcome = Err(stop);
+                    break;
+                }
+                last = Some(record);
             }
+            self.window.forget(record.append_time_ms);
             self.hole = None;
             self.next = record.offset.as_of();
-            last = Some(record);
         }
         if let Some(record) = last {
             self.mark(record);
@@ -82,9 +95,9 @@ impl Engine {
 
     /// Notes that a checkpoint could stand after this record.
     fn mark(&mut self, record: &Record) {
-        let fingerprint = record.fingerprint();
-        self.last = Some(fingerprint);
-        self.marks.push_back(fingerprint);
+        let last = record.fingerprint();
+        self.last = Some(last);
+        self.marks.push_back(Mark { last, window_from: self.window.begins(self.next) });
         if self.marks.len() > MOST_MARKS {
             self.marks.remove(MOST_MARKS / 2); // any but the newest may go: a coarser choice
         }
@@ -104,7 +117,7 @@ impl Engine {
     }
 
     fn apply(&mut self, kinds: &Kinds, record: &Record) -> Result<(), Stop> {
-        let place = Place { record, index: 0 };
+        let place = Place::whole(record);
         match decode_record(record.content_type, &record.value) {
             Ok(Decoded::Batch(batch)) => self.apply_batch(kinds, record, &batch),
             Ok(Decoded::One(event)) => self.apply_json(kinds, place, &event, &record.value),
@@ -124,43 +137,30 @@ impl Engine {
     }
 
     fn apply_batch(&mut self, kinds: &Kinds, record: &Record, batch: &EventBatch) {
-        // The scopes of a record are few, and looked up once for all of its entries.
-        let scopes: Vec<_> = batch
-            .scopes()
-            .map(|scope| match scopes::refuse(kinds, scope.kind, Mode::Tally) {
-                None => Ok(self.scopes.number(scope.namespace, scope.kind)),
-                Some(why) => Err((scope, why)),
+        let scopes: Vec<_> = batch.scopes().collect();
+        // The scopes of a record are few, and looked up once for all of its plain deltas.
+        let numbers: Vec<_> = (0..scopes.len())
+            .map(|at| {
+                let (scope, kind) = scopes::declared(kinds, &scopes, at, Mode::Tally).ok()?;
+                Some(self.scopes.number(scope.namespace, &kind.name))
             })
             .collect();
-        let entries = u32::try_from(batch.entries().len()).unwrap_or(u32::MAX);
         for (index, entry) in (0u32..).zip(batch.entries()) {
             let place = Place { record, index };
-            match scopes.get(entry.scope) {
-                Some(Ok(scope)) => self.add(place, *scope, entry.subject, entry.delta),
-                Some(Err((scope, (code, reason)))) => {
-                    let value = event_json(scope.namespace, scope.kind, entry.subject, entry.delta);
-                    self.set_aside(place, code, reason, value);
+            match numbers.get(entry.scope) {
+                Some(Some(scope)) if entry.id.is_none() => {
+                    self.add(place, *scope, entry.subject, entry.delta);
                 }
-                None => {} // decode has checked that every entry has a scope
+                _ => {
+                    let value = || scopes.get(entry.scope).map(|scope| scope.json_of(&entry));
+                    self.take(place, event_of(kinds, &scopes, &entry), value);
+                }
             }
         }
-        let scopes: Vec<_> = batch.scopes().collect();
+        let entries = u32::try_from(batch.entries().len()).unwrap_or(u32::MAX);
         for (index, act) in (entries..).zip(batch.acts()) {
-            let place = Place { record, index };
-            let Some(scope) = scopes.get(act.scope) else { continue };
-            let value = || act_json(scope, &act);
-            match (kinds.get(scope.kind), scopes::refuse(kinds, scope.kind, Mode::Set)) {
-                (Some(kind), None) => {
-                    let action = if act.comes_in { Action::Set } else { Action::Unset };
-                    let (namespace, subject) = (scope.namespace, act.subject);
-                    let action = action(act.actor);
-                    self.act(place, &Event { namespace, kind, subject, action }, value);
-                }
-                (_, why) => {
-                    let (code, reason) = why.unwrap_or_default();
-                    self.set_aside(place, code, &reason, value());
-                }
-            }
+            let value = || scopes.get(act.scope).map(|scope| scope.json_of_act(&act));
+            self.take(Place { record, index }, event_of_act(kinds, &scopes, &act), value);
         }
     }
 
@@ -175,13 +175,36 @@ impl Engine {
             Ok(raw) => raw.check(kinds),
             Err(error) => Err(error.clone()),
         };
-        match checked {
-            Ok(Event { namespace, kind, subject, action: Action::Add(delta) }) => {
-                let scope = self.scopes.number(namespace, &kind.name);
-                self.add(place, scope, subject, delta);
+        let checked = checked.map_err(|error| (error.code(), error.to_string()));
+        self.take(place, checked, || Some(value.clone()));
+    }
+
+    /// Counts one event, unless it is refused or a repeat; `value`: the event as JSON.
+    fn take(
+        &mut self,
+        place: Place<'_>,
+        event: Result<Event<'_>, Refusal>,
+        value: impl Fn() -> Option<Bytes>,
+    ) {
+        let refused = match &event {
+            Ok(event) => self.misrouted(event),
+            Err(refusal) => Some(refusal.clone()),
+        };
+        if let Some((code, reason)) = refused {
+            return self.set_aside(place, code, &reason, value().unwrap_or_default());
+        }
+        let Ok(event) = event else { return };
+        if self.occurs(place, &event) {
+            self.repeats = self.repeats.saturating_add(1);
+            return;
+        }
+        match event.action {
+            Action::Add(delta) => {
+                let scope = self.scopes.number(event.namespace, &event.kind.name);
+                self.add(place, scope, event.subject, delta);
             }
-            Ok(event) => self.act(place, &event, || value.clone()),
-            Err(error) => self.set_aside(place, error.code(), &error.to_string(), value.clone()),
+            Action::Set(actor) => self.act(place, &event, actor, true),
+            Action::Unset(actor) => self.act(place, &event, actor, false),
         }
     }
 
@@ -219,8 +242,9 @@ impl Engine {
     }
 
     fn overflow(&mut self, counter: &CounterId, event: Waiting) {
-        let subject = &counter.subject;
-        let value = event_json(&subject.namespace, &counter.kind, &subject.subject, event.delta);
+        let SubjectId { namespace, subject } = &counter.subject;
+        let entry = Entry { scope: 0, subject, delta: event.delta, id: None, actor: None };
+        let value = Scope { namespace, kind: &counter.kind }.json_of(&entry);
         self.keep(DeadLetter {
             partition: self.partition,
             offset: event.offset,
@@ -233,7 +257,7 @@ impl Engine {
         });
     }
 
-    pub(super) fn set_aside(&mut self, place: Place<'_>, code: &str, reason: &str, value: Bytes) {
+    fn set_aside(&mut self, place: Place<'_>, code: &str, reason: &str, value: Bytes) {
         self.keep(DeadLetter {
             partition: self.partition,
             offset: place.record.offset,
@@ -252,23 +276,4 @@ impl Engine {
         self.dead_letter_bytes = self.dead_letter_bytes.saturating_add(bytes);
         self.dead_letters.push(letter);
     }
-}
-
-/// One entry of a batch as the JSON event that it stands for, so that it can be replayed.
-fn event_json(namespace: &str, kind: &str, subject: &str, delta: i64) -> Bytes {
-    // Names hold no character that JSON escapes.
-    let event = format!(
-        r#"{{"namespace":"{namespace}","kind":"{kind}","subject":"{subject}","delta":{delta}}}"#
-    );
-    Bytes::from(event)
-}
-
-/// One act of a batch as the JSON event that it stands for.
-fn act_json(scope: &Scope<'_>, act: &Act<'_>) -> Bytes {
-    let Scope { namespace, kind } = scope;
-    let op = if act.comes_in { "set" } else { "unset" };
-    let (subject, actor) = (act.subject, act.actor);
-    Bytes::from(format!(
-        r#"{{"namespace":"{namespace}","kind":"{kind}","subject":"{subject}","op":"{op}","actor":"{actor}"}}"#
-    ))
 }

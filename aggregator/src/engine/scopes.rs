@@ -2,7 +2,9 @@
 
 use std::collections::HashMap;
 
-use tally_proto::{CounterId, Kinds, Mode, SubjectId};
+use tally_proto::{CounterId, Kind, Kinds, Mode, SubjectId};
+
+use super::repeats::Refusal;
 
 /// The scopes that rows belong to; one that has no more rows is given back.
 #[derive(Debug, Default)]
@@ -91,13 +93,25 @@ impl Scopes {
     }
 }
 
-/// Why what a batch does to a kind cannot be counted: deltas belong to one mode, acts to the other.
-pub(super) fn refuse(kinds: &Kinds, kind: &str, mode: Mode) -> Option<(&'static str, String)> {
-    let found = kinds.get(kind).map(|kind| kind.mode);
-    match found {
-        Some(found) if found == mode => None,
-        Some(Mode::Tally) => Some(("wrong_op", format!("kind '{kind}' takes op add"))),
-        Some(Mode::Set) => Some(("wrong_op", format!("kind '{kind}' takes op set or unset"))),
-        None => Some(("unknown_kind", format!("kind '{kind}' is not declared"))),
+/// A scope of a batch and its kind, if what is done there fits the kind's mode: deltas belong to
+/// one, acts to the other.
+pub(super) fn declared<'e>(
+    kinds: &'e Kinds,
+    scopes: &[tally_proto::Scope<'e>],
+    number: usize,
+    mode: Mode,
+) -> Result<(tally_proto::Scope<'e>, &'e Kind), Refusal> {
+    // Decoding has checked that everything has a scope.
+    let scope = *scopes.get(number).ok_or(("damaged_batch", "no scope".to_owned()))?;
+    let name = scope.kind;
+    match kinds.get(name) {
+        Some(kind) if kind.mode == mode => Ok((scope, kind)),
+        Some(Kind { mode: Mode::Tally, .. }) => {
+            Err(("wrong_op", format!("kind '{name}' takes op add")))
+        }
+        Some(Kind { mode: Mode::Set, .. }) => {
+            Err(("wrong_op", format!("kind '{name}' takes op set or unset")))
+        }
+        None => Err(("unknown_kind", format!("kind '{name}' is not declared"))),
     }
 }

@@ -7,6 +7,7 @@ use tally_proto::{ContentType, CounterId, Fact, Lane, Members};
 use super::*;
 
 mod likes;
+mod retries;
 
 const LIMITS: EngineLimits =
     EngineLimits { counters: 100, pending_events: 1_000, dead_letter_bytes: 10_000 };
@@ -47,7 +48,8 @@ fn fact(as_of: u64, total: i64) -> Option<(Lane, Fact)> {
 
 fn checkpoint(as_of: u64) -> Checkpoint {
     let last = view(as_of - 1, "x", 1).fingerprint();
-    Checkpoint { epoch: Epoch::FIRST, as_of: AsOf(as_of), last: Some(last) }
+    let as_of = AsOf(as_of);
+    Checkpoint { epoch: Epoch::FIRST, as_of, last: Some(last), window_from: as_of }
 }
 
 /// What a flush writes: subject, as-of, total, by subject.

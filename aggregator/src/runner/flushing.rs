@@ -44,7 +44,8 @@ impl Runner {
                 if let Some(acknowledged) = wrote.checkpoint {
                     self.floors.insert(partition, acknowledged);
                 }
-                self.poller.report(partition, engine.durable().next());
+                let (durable, needed) = (engine.durable(), engine.needed());
+                self.poller.report(partition, durable.next(), needed.next());
             }
             Err(error) if error.is_retryable() => {
                 self.metrics.flush_failures.inc();

@@ -57,6 +57,7 @@ impl Runner {
             let counters = engine.counters() as u64;
             metrics.counters.get_or_create(&partition.into()).set(gauge(counters));
             metrics.events.inc_by(engine.take_folded_events());
+            metrics.repeats.inc_by(engine.take_repeats());
             let (next, is_idle) = (engine.next(), engine.next() == engine.durable());
             if is_idle && end > next.next() && owned.caught_up.stands_at(end) {
                 let assignment = owned.assignment;

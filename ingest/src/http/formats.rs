@@ -3,7 +3,7 @@
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use tally_proto::limits::MAX_LINE_BYTES;
-use tally_proto::{EventError, RawEvent};
+use tally_proto::{EventError, RawEvent, cloud_event_id};
 
 /// What a body is, by its media type.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -74,14 +74,12 @@ fn line(line: &str) -> Item<'_> {
 }
 
 /// The attributes of a CloudEvent (1.0, structured mode) that we read; others are left alone. Its
-/// `id` with `source` tells repeats apart where the kind has a retry window; none has one yet.
+/// `id` with `source` becomes the event's id, unless the event has one of its own.
 #[derive(Deserialize)]
 struct CloudEvent<'b> {
     specversion: String,
-    #[serde(rename = "id")]
-    _id: String,
-    #[serde(rename = "source")]
-    _source: String,
+    id: String,
+    source: String,
     #[serde(rename = "type")]
     _type: String,
     #[serde(borrow)]
@@ -95,7 +93,9 @@ fn cloud_event(json: &str) -> Item<'_> {
     if event.specversion != "1.0" {
         return Err(malformed(&"specversion must be 1.0"));
     }
-    RawEvent::parse(event.data.get())
+    let mut raw = RawEvent::parse(event.data.get())?;
+    raw.id.get_or_insert_with(|| cloud_event_id(&event.source, &event.id).into());
+    Ok(raw)
 }
 
 #[cfg(test)]
@@ -126,6 +126,13 @@ mod tests {
             "datacontenttype":"application/json","data":{"kind":"view","subject":"a"}}"#;
         assert!(Format::CloudEvent.read(event).unwrap()[0].is_ok());
         assert!(Format::CloudEvents.read(&format!("[{event},{{}}]")).unwrap()[1].is_err());
+        let id_of = |event: &str| {
+            let items = Format::CloudEvent.read(event).unwrap();
+            items[0].as_ref().unwrap().id.as_ref().unwrap().0.to_string()
+        };
+        assert_eq!(id_of(event), id_of(&event.replace("view\",", "other\",")));
+        assert_ne!(id_of(event), id_of(&event.replace("/app", "/other")));
+        assert_eq!(id_of(&event.replace(r#""subject""#, r#""id":"own","subject""#)), "own");
         let old = event.replace("1.0", "0.3");
         assert!(Format::CloudEvent.read(&old).unwrap()[0].is_err());
     }

@@ -90,7 +90,7 @@ impl LogConsumer for EmbeddedConsumer {
         }
     }
 
-    fn report(&mut self, partition: Partition, next: Offset) {
-        self.shared.segments.lock().release(partition, next);
+    fn report(&mut self, partition: Partition, _next: Offset, needed: Offset) {
+        self.shared.segments.lock().release(partition, needed);
     }
 }

@@ -266,7 +266,7 @@ impl LogConsumer for KafkaConsumer {
         }
     }
 
-    fn report(&mut self, partition: Partition, next: Offset) {
+    fn report(&mut self, partition: Partition, next: Offset, _needed: Offset) {
         if let Some(reports) = &mut self.reports {
             reports.insert(partition, next);
         }

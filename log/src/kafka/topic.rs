@@ -6,6 +6,7 @@ use rdkafka::ClientConfig;
 use rdkafka::admin::{AdminClient, AdminOptions, NewTopic, ResourceSpecifier, TopicReplication};
 use rdkafka::client::DefaultClientContext;
 use rdkafka::types::RDKafkaErrorCode;
+use tally_proto::RetryWindow;
 
 use super::client::ANSWER;
 use super::settings::KafkaSettings;
@@ -113,6 +114,26 @@ pub(super) fn check(
             return refuse(format!("{key} must be {needed}, it is '{}': {why}", config(key)));
         }
     }
+    check_retention(config).or_else(refuse)
+}
+
+/// A fold that resumes reads the ids of the retry window again: they must still be there.
+fn check_retention<'c>(config: impl Fn(&str) -> &'c str) -> Result<(), String> {
+    const LEAST_MS: i64 = RetryWindow::BUILT_IN.least_retention_ms();
+    let number = |key: &str| config(key).parse::<i64>().unwrap_or(-1); // -1: no limit
+    let (age_ms, size) = (number("retention.ms"), number("retention.bytes"));
+    if (0..LEAST_MS).contains(&age_ms) {
+        return Err(format!(
+            "retention.ms must be {LEAST_MS} at least, it is {age_ms}: the ids by which repeats \
+             are known would be lost with their records"
+        ));
+    }
+    if size >= 0 {
+        return Err(format!(
+            "retention.bytes must be -1, it is {size}: records would go before they are \
+             {LEAST_MS} ms old, and with them the ids by which repeats are known; limit retention.ms"
+        ));
+    }
     Ok(())
 }
 
@@ -195,10 +216,14 @@ mod tests {
             (3, &[("unclean.leader.election.enable", "true")][..], "unclean"),
             (3, &[("cleanup.policy", "compact")][..], "cleanup.policy"),
             (3, &[("message.timestamp.type", "CreateTime")][..], "LogAppendTime"),
+            (3, &[("retention.ms", "3600000")][..], "retention.ms"),
+            (3, &[("retention.bytes", "1000000")][..], "retention.bytes"),
         ] {
             let error = check(&topic(replicas, changes), &settings, false).unwrap_err();
             assert!(error.to_string().contains(word), "{error}");
         }
+        let for_ever = topic(3, &[("retention.ms", "-1"), ("retention.bytes", "-1")]);
+        assert_eq!(check(&for_ever, &settings, false), Ok(()));
         assert_eq!(check(&topic(1, &[("min.insync.replicas", "1")]), &settings, true), Ok(()));
         let compacted = topic(1, &[("cleanup.policy", "compact")]);
         assert!(check(&compacted, &settings, true).is_err(), "that is not a matter of copies");

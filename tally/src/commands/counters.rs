@@ -26,7 +26,11 @@ pub(crate) async fn get(client: &Client, output: Output, args: &GetArgs) -> anyh
 
 pub(crate) async fn add(client: &Client, output: Output, args: &AddArgs) -> anyhow::Result<()> {
     let counter = (&*args.kind, &*args.subject, args.namespace.as_deref());
-    write(client, output, counter, json!({ "delta": args.delta })).await
+    let mut event = json!({ "delta": args.delta });
+    if let Some(id) = &args.id {
+        event["id"] = id.as_str().into();
+    }
+    write(client, output, counter, event).await
 }
 
 pub(crate) async fn like(client: &Client, output: Output, args: &LikeArgs) -> anyhow::Result<()> {

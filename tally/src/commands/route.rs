@@ -1,9 +1,9 @@
 //! `tally route`: where an event belongs, for producers of their own.
 
-use anyhow::{Context, ensure};
+use anyhow::Context;
 use serde_json::json;
 use tally_proto::{
-    CounterId, DEFAULT_NAMESPACE, Kinds, Mode, check_name, partition_of, route_key, slot_of,
+    CounterId, DEFAULT_NAMESPACE, Kinds, check_name, partition_of, route_key, slot_of,
 };
 
 use crate::cli::{Output, RouteArgs};
@@ -28,11 +28,10 @@ pub(crate) fn run(settings: &Settings, output: Output, args: &RouteArgs) -> anyh
     })
 }
 
-/// The slot of an actor's events.
-fn slot(kind: &str, actor: &str) -> anyhow::Result<u32> {
-    check_name(actor).map_err(|error| anyhow::anyhow!("actor {error}"))?;
+/// The slot of an actor's events, or of the events with an id.
+fn slot(kind: &str, name: &str) -> anyhow::Result<u32> {
+    check_name(name).map_err(|error| anyhow::anyhow!("the actor or id {error}"))?;
     let kinds = Kinds::built_in();
     let kind = kinds.get(kind).with_context(|| format!("kind '{kind}' is not declared"))?;
-    ensure!(kind.mode == Mode::Set, "kind '{}' counts no actors: leave the actor out", kind.name);
-    Ok(slot_of(actor, kind.spread))
+    Ok(slot_of(name, kind.spread))
 }

@@ -2,11 +2,12 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
-use serde_json::Value;
+
+use super::{get, unix_ms, wait_until};
 
 /// Sends events and remembers what became of them.
 pub(crate) struct Load {
@@ -97,7 +98,7 @@ impl Load {
     /// Waits until the reader's totals hold as of now, and compares all of them with the truth.
     pub(crate) async fn check(&self, reader: &str) {
         let asked_ms = unix_ms();
-        self.wait_until(reader, asked_ms).await;
+        wait_until(reader, "view/shared:0", asked_ms).await;
         let mut wrong = Vec::new();
         for (subject, expected) in &self.acknowledged {
             let total = self.total(reader, subject).await;
@@ -118,35 +119,8 @@ impl Load {
         assert!(wrong.is_empty(), "{} wrong totals: {wrong:#?}", wrong.len());
     }
 
-    /// Waits until the reader answers as of `at_ms` or later.
-    pub(crate) async fn wait_until(&self, reader: &str, at_ms: i64) {
-        let started = Instant::now();
-        loop {
-            let answer = self.get(reader, "/v1/counters/view/shared:0").await;
-            let as_of = answer["as_of"].as_str().and_then(tally_proto::parse_rfc3339);
-            if as_of.is_some_and(|as_of| as_of >= at_ms) {
-                return;
-            }
-            assert!(started.elapsed() < Duration::from_secs(180), "never caught up: {answer}");
-            tokio::time::sleep(Duration::from_millis(50)).await;
-        }
-    }
-
     async fn total(&self, reader: &str, subject: &str) -> i64 {
-        let answer = self.get(reader, &format!("/v1/counters/view/{subject}")).await;
+        let answer = get(&self.http, &format!("{reader}/v1/counters/view/{subject}")).await;
         answer["total"].as_str().unwrap_or_else(|| panic!("{answer}")).parse().unwrap()
     }
-
-    async fn get(&self, url: &str, path: &str) -> Value {
-        match self.http.get(format!("{url}{path}")).send().await {
-            Ok(response) => response.json().await.unwrap_or_default(),
-            Err(_) => Value::Null,
-        }
-    }
-}
-
-/// Now, in milliseconds since 1970.
-pub(crate) fn unix_ms() -> i64 {
-    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap();
-    i64::try_from(since.as_millis()).unwrap()
 }

@@ -142,7 +142,7 @@ impl SimLog {
     }
 
     /// Retention takes what lies below `below`.
-    pub(crate) fn retain(&self, partition: Partition, below: Offset) {
+    pub(crate) fn retain(&self, partition: Partition, below: AsOf) {
         let shard = &mut self.state.lock().partitions[partition.0 as usize];
         shard.start = below.0.clamp(shard.start, shard.slots.len() as u64);
     }
@@ -181,6 +181,13 @@ impl SimLog {
     pub(crate) fn record(&self, partition: Partition, offset: Offset) -> Option<Record> {
         let state = self.state.lock();
         state.partitions[partition.0 as usize].slots.get(usize::try_from(offset.0).ok()?)?.clone()
+    }
+
+    /// The first record from an offset on.
+    pub(crate) fn record_from(&self, partition: Partition, from: Offset) -> Option<Record> {
+        let state = self.state.lock();
+        let mut records = state.partitions[partition.0 as usize].slots.iter().flatten();
+        records.find(|record| record.offset >= from).cloned()
     }
 
     /// Asks each version of a partition, the present one last.

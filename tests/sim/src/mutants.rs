@@ -77,6 +77,15 @@ pub const MUTANTS: &[Mutant] = &[
     mutant("no-entry-write-back", "sets", "an entry newer than the checkpoint is written again"),
     mutant("evict-dirty-entries", "sets", "a dirty entry is not evicted"),
     mutant("entry-as-of-flush", "sets", "an entry is as of its actor's last change"),
+    mutant("window-is-lost", "retries", "a fold that resumes reads the window's ids again"),
+    mutant(
+        "window-of-counted",
+        "retries",
+        "a repeat is an id that occurred among the newest, counted or not",
+    ),
+    mutant("window-by-process", "retries", "the window is the log's, never a process's own"),
+    mutant("window-grows", "retries", "it holds so many ids, and no more"),
+    mutant("window-without-span", "retries", "ids too far apart in time never match"),
     mutant("replay-counts-again", "F5", "a record below the expected offset is left out"),
     mutant("skip-gaps", "F5", "at a gap the log is asked once more"),
     mutant(

@@ -4,6 +4,7 @@
 use std::time::Duration;
 
 use tally_aggregator::engine::EngineLimits;
+use tally_proto::RetryWindow;
 
 use crate::dice::Dice;
 use crate::log::Glitches;
@@ -38,6 +39,9 @@ pub(crate) enum Fault {
     Replace,
 }
 
+/// A window that forgets nothing in a run.
+pub(crate) const LARGE_WINDOW: RetryWindow = RetryWindow { ids: 10_000, span_ms: 3_600_000 };
+
 /// What happens in one run.
 #[derive(Debug, Clone)]
 pub(crate) struct Plan {
@@ -61,6 +65,9 @@ pub(crate) struct Plan {
     pub(crate) faults: Vec<(Duration, Fault)>,
     /// Whether actors like things, too.
     pub(crate) likes: bool,
+    /// Whether events have ids, and for how long those are remembered.
+    pub(crate) ids: bool,
+    pub(crate) retry_window: RetryWindow,
     /// Whether one request brings totals to the edge of 64 bits.
     pub(crate) overflows: bool,
 }
@@ -95,6 +102,11 @@ impl Plan {
             active: active + if replaced { Duration::from_secs(10) } else { Duration::ZERO },
             faults,
             likes: !replaced && dice.chance(700),
+            ids: !replaced && dice.chance(600),
+            retry_window: RetryWindow {
+                ids: *dice.pick(&[2, 5, 20, LARGE_WINDOW.ids]),
+                span_ms: *dice.pick(&[300, 1_500, LARGE_WINDOW.span_ms]),
+            },
             overflows: dice.chance(150) && !replaced,
         }
     }

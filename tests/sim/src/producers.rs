@@ -14,6 +14,7 @@ use tokio::time::{sleep, timeout};
 
 use crate::dice::Dice;
 use crate::log::SimLog;
+use crate::plan::LARGE_WINDOW;
 
 /// What is counted most of the time, the first ones most.
 pub(crate) const SUBJECTS: &[&str] = &["video:1", "video:2", "post:3", "post:4", "a", "b"];
@@ -24,7 +25,7 @@ pub(crate) const NEW_SUBJECTS: &[&str] = &["new:1", "new:2", "new:3", "new:4"];
 /// What clients know of one counter that they only ever count up by one.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Account {
-    /// Events that were sent, again and again.
+    /// Events that were sent; again and again, if nothing tells that they are the same.
     pub(crate) sent: i64,
     /// Events that were answered with success.
     pub(crate) acked: i64,
@@ -48,6 +49,8 @@ pub(crate) struct Clients {
     pub(crate) subjects: &'static [&'static str],
     /// Whether actors like things, too.
     pub(crate) likes: bool,
+    /// Whether events have ids.
+    pub(crate) ids: bool,
 }
 
 /// Who likes things.
@@ -61,8 +64,9 @@ impl Clients {
         for request in 0..requests {
             sleep(self.dice.millis(0, pause * 2)).await;
             let events = if overflows && request == burst { Self::huge() } else { self.request() };
+            let mut is_booked = false;
             for _ in 0..self.dice.between(1, 3) {
-                if self.send(&events).await {
+                if self.send(&events, &mut is_booked).await {
                     break;
                 }
             }
@@ -75,20 +79,33 @@ impl Clients {
             if self.likes && self.dice.chance(500) {
                 let (actor, op) =
                     (self.dice.pick(ACTORS), self.dice.pick(&["set", "set", "unset"]));
+                let id = self.id();
                 return format!(
-                    r#"{{"kind":"like","subject":"{subject}","actor":"{actor}","op":"{op}"}}"#
+                    r#"{{"kind":"like","subject":"{subject}","actor":"{actor}","op":"{op}"{id}}}"#
                 );
             }
             match self.dice.below(10) {
-                0..4 => format!(r#"{{"kind":"reply","subject":"{subject}"}}"#),
+                0..4 => format!(r#"{{"kind":"reply","subject":"{subject}"{}}}"#, self.new_id()),
                 4 => format!(r#"{{"kind":"view","subject":"{subject}","namespace":"n"}}"#),
                 _ => {
-                    let delta = *self.dice.pick(&[1, 1, 1, -1, -3, 7]);
-                    format!(r#"{{"kind":"view","subject":"{subject}","delta":{delta}}}"#)
+                    let (delta, id) = (*self.dice.pick(&[1, 1, 1, -1, -3, 7]), self.id());
+                    format!(r#"{{"kind":"view","subject":"{subject}","delta":{delta}{id}}}"#)
                 }
             }
         };
         (0..self.dice.between(1, 8)).map(|_| event()).collect()
+    }
+
+    /// An id that others use as well, or none.
+    fn id(&self) -> String {
+        let id = self.dice.below(30);
+        if self.ids && self.dice.chance(600) { format!(r#","id":"{id}""#) } else { String::new() }
+    }
+
+    /// An id that nobody else uses, or none.
+    fn new_id(&self) -> String {
+        let (a, b) = (self.dice.below(1 << 40), self.dice.below(1 << 40));
+        if self.ids { format!(r#","id":"{a}-{b}""#) } else { String::new() }
     }
 
     /// So much for the counter that is asked for most that a little more is too much.
@@ -108,7 +125,7 @@ impl Clients {
     }
 
     /// Sends one request; says whether it was answered with success.
-    async fn send(&self, events: &[String]) -> bool {
+    async fn send(&self, events: &[String], is_booked: &mut bool) -> bool {
         let Some(ingest) = self.ingest.lock().clone() else {
             sleep(Duration::from_millis(20)).await;
             return false;
@@ -119,7 +136,11 @@ impl Clients {
             raw.iter().map(|raw| raw.check(&self.kinds).expect("a good event")).collect();
         let Ok(receipt) = ingest.push(&checked) else { return false };
         drop(ingest);
-        self.book(&checked, |account| account.sent += 1);
+        // Where ids are never forgotten, sending it again adds nothing.
+        let adds_nothing = self.ids && self.kinds.retry_window() == LARGE_WINDOW;
+        if !std::mem::replace(is_booked, adds_nothing) {
+            self.book(&checked, |account| account.sent += 1);
+        }
         let patience = self.dice.millis(10, 1_500);
         let is_acked = matches!(timeout(patience, receipt.durable()).await, Ok(Ok(_)));
         if is_acked {
@@ -137,22 +158,33 @@ impl Clients {
 }
 
 /// Appends records that no ingest has checked, good ones and bad ones.
-pub(crate) async fn foreign(log: SimLog, dice: Dice, records: u64, time: Duration, likes: bool) {
+pub(crate) async fn foreign(
+    log: SimLog,
+    dice: Dice,
+    records: u64,
+    time: Duration,
+    likes: bool,
+    ids: bool,
+) {
     let pause = u64::try_from(time.as_millis()).unwrap_or(0) / records.max(1);
     let partitions: Vec<Partition> = log.partitions().collect();
     for _ in 0..records {
         sleep(dice.millis(0, pause * 2)).await;
-        let (content_type, value) = record(&dice, likes);
+        let (content_type, value) = record(&dice, likes, ids);
         let record = NewRecord { key: Bytes::from_static(b"key"), value, content_type };
         log.append_now(*dice.pick(&partitions), record);
     }
 }
 
-fn record(dice: &Dice, likes: bool) -> (ContentType, Bytes) {
+fn record(dice: &Dice, likes: bool, ids: bool) -> (ContentType, Bytes) {
     let json = |text: &str| (ContentType::Json, Bytes::copy_from_slice(text.as_bytes()));
     if likes && dice.chance(300) {
         let (subject, actor) = (dice.pick(SUBJECTS), dice.pick(ACTORS)); // mostly misrouted
         return json(&format!(r#"{{"kind":"like","subject":"{subject}","actor":"{actor}"}}"#));
+    }
+    if ids && dice.chance(400) {
+        let (subject, id) = (dice.pick(SUBJECTS), dice.below(30)); // mostly misrouted
+        return json(&format!(r#"{{"kind":"view","subject":"{subject}","id":"{id}"}}"#));
     }
     match dice.below(8) {
         0 => json("{\"kind\":\"view\""),

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use tally_log::Record;
 use tally_proto::{
     Action, AsOf, CounterId, Decoded, Event, EventBatch, Kinds, Mode, Offset, Partition, RawEvent,
-    decode_record, route,
+    RetryWindow, decode_record, route,
 };
 
 /// One partition of one version of the log, folded.
@@ -19,6 +19,10 @@ pub(crate) struct Truth {
     dead_letters: BTreeMap<(Offset, u32), String>,
     /// By counter of actors: where who is in changed, and to whom.
     sets: BTreeMap<CounterId, Vec<(Offset, SetState)>>,
+    /// Every id that occurred, with its counter, and when.
+    ids: Vec<(CounterId, String, i64)>,
+    /// When the record at hand was appended.
+    now_ms: i64,
 }
 
 /// Who is in, and since when the ledger holds it.
@@ -36,12 +40,15 @@ impl Truth {
             totals: BTreeMap::new(),
             dead_letters: BTreeMap::new(),
             sets: BTreeMap::new(),
+            ids: Vec::new(),
+            now_ms: 0,
         }
     }
 
     /// Folds one more record.
     pub(crate) fn apply(&mut self, kinds: &Kinds, record: &Record) {
         let offset = record.offset;
+        self.now_ms = record.append_time_ms;
         match decode_record(record.content_type, &record.value) {
             Ok(Decoded::Batch(batch)) => self.batch(kinds, offset, &batch),
             Ok(Decoded::One(raw)) => self.event(kinds, (offset, 0), raw),
@@ -74,48 +81,82 @@ impl Truth {
         let scopes: Vec<_> = batch.scopes().collect();
         for (index, entry) in (0..).zip(batch.entries()) {
             let scope = &scopes[entry.scope];
-            let place = (offset, index);
-            match kinds.get(scope.kind).map(|kind| kind.mode) {
-                Some(Mode::Tally) => {
-                    self.add(place, scope.namespace, scope.kind, entry.subject, entry.delta);
+            let (namespace, subject) = (scope.namespace, entry.subject);
+            match kinds.get(scope.kind) {
+                Some(kind) if kind.mode == Mode::Tally => {
+                    let (action, actor, id) = (Action::Add(entry.delta), entry.actor, entry.id);
+                    let event = Event { namespace, kind, subject, action, actor, id };
+                    self.take(kinds, (offset, index), &event);
                 }
-                Some(Mode::Set) => {
-                    self.dead_letters.insert(place, "wrong_op".into());
-                }
-                None => {
-                    self.dead_letters.insert(place, "unknown_kind".into());
-                }
+                Some(_) => self.refuse((offset, index), "wrong_op"),
+                None => self.refuse((offset, index), "unknown_kind"),
             }
         }
         let entries = u32::try_from(batch.entries().len()).unwrap_or(u32::MAX);
         for (index, act) in (entries..).zip(batch.acts()) {
             let scope = &scopes[act.scope];
             let Some(kind) = kinds.get(scope.kind) else {
-                self.dead_letters.insert((offset, index), "unknown_kind".into());
+                self.refuse((offset, index), "unknown_kind");
                 continue;
             };
             let action =
                 if act.comes_in { Action::Set(act.actor) } else { Action::Unset(act.actor) };
-            let (namespace, subject) = (scope.namespace, act.subject);
-            self.act((offset, index), &Event { namespace, kind, subject, action });
+            let (namespace, subject, id) = (scope.namespace, act.subject, act.id);
+            let event = Event { namespace, kind, subject, action, actor: Some(act.actor), id };
+            self.take(kinds, (offset, index), &event);
         }
     }
 
-    fn act(&mut self, place: (Offset, u32), event: &Event<'_>) {
+    fn event(
+        &mut self,
+        kinds: &Kinds,
+        place: (Offset, u32),
+        raw: Result<RawEvent<'_>, tally_proto::EventError>,
+    ) {
+        let checked = raw.as_ref().map_err(Clone::clone).and_then(|raw| raw.check(kinds));
+        match checked {
+            Ok(event) => self.take(kinds, place, &event),
+            Err(error) => self.refuse(place, error.code()),
+        }
+    }
+
+    fn refuse(&mut self, place: (Offset, u32), code: &str) {
+        self.dead_letters.insert(place, code.into());
+    }
+
+    /// An event that says nothing wrong.
+    fn take(&mut self, kinds: &Kinds, place: (Offset, u32), event: &Event<'_>) {
         let (partition, partitions) = self.place;
-        if route(event.namespace, event.subject, event.slot(), partitions) != partition {
-            self.dead_letters.insert(place, "misrouted".into());
-            return;
+        let home = route(event.namespace, event.subject, event.slot(), partitions);
+        if event.is_stateful() && home != partition {
+            return self.refuse(place, "misrouted");
         }
         let name = CounterId::new(event.namespace, &event.kind.name, event.subject);
         let Ok(counter) = name else { return };
+        if event.id.is_some_and(|id| self.is_repeat(kinds.retry_window(), &counter, id)) {
+            return;
+        }
+        match event.action {
+            Action::Add(delta) => self.add(place, counter, delta),
+            Action::Set(actor) => self.act(place, counter, actor, true),
+            Action::Unset(actor) => self.act(place, counter, actor, false),
+        }
+    }
+
+    /// Whether the id is among the newest ones, and not too long ago.
+    fn is_repeat(&mut self, window: RetryWindow, counter: &CounterId, id: &str) -> bool {
+        let newest = self.ids.iter().rev().take(window.ids);
+        let before = newest.clone().find(|(c, i, _)| c == counter && i == id);
+        let is_repeat = before.is_some_and(|(.., at_ms)| self.now_ms - at_ms <= window.span_ms);
+        self.ids.push((counter.clone(), id.to_owned(), self.now_ms));
+        is_repeat
+    }
+
+    fn act(&mut self, place: (Offset, u32), counter: CounterId, actor: &str, comes_in: bool) {
         let steps = self.sets.entry(counter.clone()).or_default();
         let mut state = steps.last().map(|(_, state)| state.clone()).unwrap_or_default();
-        let changed = match event.action {
-            Action::Set(actor) => state.members.insert(actor.into()),
-            Action::Unset(actor) => state.members.remove(actor),
-            Action::Add(_) => false,
-        };
+        let changed =
+            if comes_in { state.members.insert(actor.into()) } else { state.members.remove(actor) };
         if !changed {
             return;
         }
@@ -127,35 +168,7 @@ impl Truth {
         totals.push((place.0, total));
     }
 
-    fn event(
-        &mut self,
-        kinds: &Kinds,
-        place: (Offset, u32),
-        raw: Result<RawEvent<'_>, tally_proto::EventError>,
-    ) {
-        let checked = raw.as_ref().map_err(Clone::clone).and_then(|raw| raw.check(kinds));
-        match checked {
-            Ok(event) => match event.action {
-                Action::Add(delta) => {
-                    self.add(place, event.namespace, &event.kind.name, event.subject, delta);
-                }
-                Action::Set(_) | Action::Unset(_) => self.act(place, &event),
-            },
-            Err(error) => {
-                self.dead_letters.insert(place, error.code().into());
-            }
-        }
-    }
-
-    fn add(
-        &mut self,
-        place: (Offset, u32),
-        namespace: &str,
-        kind: &str,
-        subject: &str,
-        delta: i64,
-    ) {
-        let Ok(counter) = CounterId::new(namespace, kind, subject) else { return };
+    fn add(&mut self, place: (Offset, u32), counter: CounterId, delta: i64) {
         let steps = self.totals.entry(counter).or_default();
         let before = steps.last().map_or(0, |(_, total)| *total);
         match before.checked_add(delta) {

@@ -8,7 +8,9 @@ use parking_lot::Mutex;
 use tally_aggregator::AggregatorSettings;
 use tally_aggregator::epoch::{self, Begin, Move};
 use tally_ingest::{Ingest, IngestSettings};
-use tally_proto::{Epoch, Kind, Kinds, Layout, Mode, Offset, Partition};
+use tally_proto::{
+    AsOf, Checkpoint, Epoch, Kind, Kinds, Layout, Mode, Offset, Partition, RetryWindow,
+};
 use tally_service::clock::SharedClock;
 use tally_service::health::Health;
 use tally_service::metrics::Metrics;
@@ -67,13 +69,10 @@ fn kind(name: &str, mode: Mode) -> Kind {
     Kind { name: name.into(), mode, spread: LIKE_SPREAD, most_inline: MOST_INLINE }
 }
 
-fn kinds() -> Kinds {
-    Kinds::new(vec![
-        kind("view", Mode::Tally),
-        kind("reply", Mode::Tally),
-        kind("like", Mode::Set),
-        kind("repost", Mode::Set),
-    ])
+fn kinds(last: Kind, retry_window: RetryWindow) -> Arc<Kinds> {
+    let kinds =
+        vec![kind("view", Mode::Tally), kind("reply", Mode::Tally), kind("like", Mode::Set), last];
+    Arc::new(Kinds::new(kinds, retry_window))
 }
 
 struct Aggregator {
@@ -111,7 +110,7 @@ impl World {
         let dice = Dice::new(seed);
         let plan = Plan::new(&dice);
         let clock = SimClock::shared();
-        let kinds = Arc::new(kinds());
+        let kinds = kinds(kind("repost", Mode::Set), plan.retry_window);
         let log = SimLog::new(plan.partitions, dice.clone(), clock.clone(), kinds.clone());
         log.trouble(plan.glitches, plan.holes);
         let oracle = Oracle::new(log.clone());
@@ -175,12 +174,11 @@ impl World {
     /// The kinds belong to the log, not to a process: a mutant lets a process have its own.
     fn kinds_of_a_process(&self) -> Arc<Kinds> {
         if mutant!("kinds-by-process") && self.started.is_multiple_of(2) {
-            return Arc::new(Kinds::new(vec![
-                kind("view", Mode::Tally),
-                kind("reply", Mode::Tally),
-                kind("like", Mode::Set),
-                kind("unheard", Mode::Tally),
-            ]));
+            return kinds(kind("unheard", Mode::Tally), self.plan.retry_window);
+        }
+        if mutant!("window-by-process") && self.started.is_multiple_of(2) {
+            let window = RetryWindow { ids: 1, ..self.plan.retry_window };
+            return kinds(kind("repost", Mode::Set), window);
         }
         self.kinds.clone()
     }
@@ -251,6 +249,7 @@ impl World {
             kinds: self.kinds.clone(),
             subjects,
             likes: self.plan.likes,
+            ids: self.plan.ids,
         }
     }
 
@@ -269,6 +268,7 @@ impl World {
             records,
             active,
             self.plan.likes,
+            self.plan.ids,
         )));
         writing
     }
@@ -310,11 +310,27 @@ impl World {
                 for partition in self.log.partitions() {
                     let Some(checkpoint) = self.store.checkpoint(partition) else { continue };
                     let left = self.dice.below(3);
-                    self.log.retain(partition, Offset(checkpoint.as_of.0.saturating_sub(left)));
+                    let counted = AsOf(checkpoint.as_of.0.saturating_sub(left));
+                    self.log.retain(partition, self.unneeded(partition, checkpoint).min(counted));
                 }
             }
             Fault::Replace => self.replace().await,
         }
+    }
+
+    /// Below it retention may take everything: records much older than any that is still to be
+    /// counted, and those whose ids nobody remembers.
+    fn unneeded(&self, partition: Partition, checkpoint: Checkpoint) -> AsOf {
+        let kept_ms = self.plan.retry_window.least_retention_ms();
+        let next = self.log.record_from(partition, checkpoint.as_of.next());
+        let next_ms = next.map_or(self.clock.unix_ms(), |record| record.append_time_ms);
+        let aged = self.log.end_before(partition, next_ms - kept_ms);
+        // An owner cannot tell how old the newest was that is gone, only what it stood before.
+        let span_ms = self.plan.retry_window.span_ms;
+        let is_plain = self.log.record_from(partition, aged.next()).is_none_or(|left| {
+            left.append_time_ms + span_ms < next_ms || left.offset >= checkpoint.as_of.next()
+        });
+        checkpoint.window_from.max(if is_plain { aged } else { AsOf::ZERO })
     }
 
     /// The log loses records that were counted. Nobody reaches it while that happens.

@@ -1,6 +1,6 @@
 //! Sets: an actor counts once.
 
-use tally_proto::{LedgerEntry, Members, Mode, Stamp, route};
+use tally_proto::{LedgerEntry, Members, Mode, RetryWindow, Stamp, route};
 
 use super::*;
 
@@ -14,7 +14,8 @@ fn engine(checkpoint: Option<Checkpoint>) -> Engine {
         spread: 1,
         most_inline: MOST_INLINE,
     };
-    let kinds = Kinds::new(vec![kind("like", Mode::Set), kind("view", Mode::Tally)]);
+    let kinds =
+        Kinds::new(vec![kind("like", Mode::Set), kind("view", Mode::Tally)], RetryWindow::BUILT_IN);
     Engine::resume((Partition(0), 1), Epoch::FIRST, Arc::new(kinds), LIMITS, checkpoint)
 }
 

@@ -2,11 +2,14 @@
 
 use std::fmt::Write;
 
-use rand::SeedableRng;
 use rand::rngs::SmallRng;
+use rand::{RngExt, SeedableRng};
 use rand_distr::{Distribution, Zipf};
+use tally_proto::{Kinds, Mode};
 
 use crate::cli::LoadArgs;
+
+const WRITES: &str = "writing to a string does not fail";
 
 /// An endless source of events.
 pub(super) struct Events {
@@ -14,7 +17,12 @@ pub(super) struct Events {
     popularity: Zipf<f64>,
     kinds: Vec<String>,
     prefix: String,
-    next_kind: usize,
+    actors: u64,
+    ids: bool,
+    /// Begins the ids of this run, which no other run has.
+    run: u64,
+    declared: Kinds,
+    next: usize,
 }
 
 impl Events {
@@ -25,7 +33,11 @@ impl Events {
                 .expect("at least one subject, and an exponent that is not negative"),
             kinds: args.kinds.clone(),
             prefix: args.prefix.clone(),
-            next_kind: 0,
+            actors: args.actors.max(1),
+            ids: args.ids,
+            run: rand::random(),
+            declared: Kinds::built_in(),
+            next: 0,
         }
     }
 
@@ -34,11 +46,18 @@ impl Events {
         let mut body = String::with_capacity(count * 48);
         for _ in 0..count {
             let subject = self.popularity.sample(&mut self.rng) as u64;
-            let kind = &self.kinds[self.next_kind % self.kinds.len()];
-            self.next_kind += 1;
+            let kind = self.kinds[self.next % self.kinds.len()].clone();
+            self.next += 1;
             let prefix = &self.prefix;
-            writeln!(body, r#"{{"kind":"{kind}","subject":"{prefix}{subject}"}}"#)
-                .expect("writing to a string does not fail");
+            write!(body, r#"{{"kind":"{kind}","subject":"{prefix}{subject}""#).expect(WRITES);
+            if self.declared.get(&kind).is_some_and(|kind| kind.mode == Mode::Set) {
+                let actor = self.rng.random_range(0..self.actors);
+                write!(body, r#","actor":"user:{actor}""#).expect(WRITES);
+            }
+            if self.ids {
+                write!(body, r#","id":"{:016x}{:08x}""#, self.run, self.next).expect(WRITES);
+            }
+            body.push_str("}\n");
         }
         body
     }
