@@ -129,7 +129,9 @@ async fn start(
             Found::Nothing(bounds) => bounds.start == as_of.next(),
         };
         if is_same {
-            return Ok((Checkpoint { epoch, ..found }, false));
+            // Ids that retention took are forgotten from here on: that was on purpose, too.
+            let window_from = found.window_from.max(AsOf(bounds.start.0)).min(as_of);
+            return Ok((Checkpoint { epoch, window_from, ..found }, false));
         }
     }
     let from = match begin {
