@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 
+use parking_lot::Mutex;
 use tally_log::{AppendError, EventLog};
-use tally_proto::{Epoch, Event, Kinds, Partition, Token, route};
+use tally_proto::{Epoch, Event, Kinds, Partition, Token};
 use tally_service::clock::SharedClock;
 use tally_service::health::Health;
 use tally_service::metrics::Metrics;
@@ -15,6 +16,7 @@ use crate::budget::Budget;
 use crate::metrics::IngestMetrics;
 use crate::queue::{Outcome, Queue, Sink};
 use crate::settings::IngestSettings;
+use crate::spread::{Now, Spreads};
 
 /// What ingest needs.
 pub struct Context {
@@ -32,6 +34,8 @@ pub struct Context {
     pub health: Health,
     /// For `/metrics`.
     pub metrics: Metrics,
+    /// Of the chance by which slots are picked.
+    pub seed: u64,
 }
 
 /// Takes checked events into the log. Must be made within a tokio runtime.
@@ -40,7 +44,9 @@ pub struct Ingest {
     pub(crate) settings: IngestSettings,
     pub(crate) metrics: IngestMetrics,
     epoch: Epoch,
+    clock: SharedClock,
     budget: Budget,
+    spreads: Mutex<Spreads>,
     /// By partition.
     queues: Vec<Queue>,
 }
@@ -87,14 +93,17 @@ impl Ingest {
     pub fn start(context: Context) -> Self {
         let partitions = context.log.partitions();
         let metrics = IngestMetrics::new(&context.metrics);
+        let slot_rate = context.settings.slot_rate;
         let sink = Sink {
             log: context.log,
-            clock: context.clock,
+            clock: context.clock.clone(),
             health: context.health,
             metrics: metrics.clone(),
         };
         Ingest {
             kinds: context.kinds,
+            clock: context.clock,
+            spreads: Mutex::new(Spreads::new(partitions, slot_rate, context.seed)),
             budget: Budget::new(context.settings.max_pending_events),
             settings: context.settings,
             metrics,
@@ -109,22 +118,34 @@ impl Ingest {
             self.metrics.shed.inc_by(events.len() as u64);
             return Err(IngestError::Busy);
         };
-        let partitions = u32::try_from(self.queues.len()).unwrap_or(u32::MAX);
-        let mut routed: Vec<(Partition, &Event<'_>)> = events
-            .iter()
-            .map(|event| (route(event.namespace, event.subject, event.slot(), partitions), event))
-            .collect();
+        let mut routed = self.deal(events);
         routed.sort_by_key(|(partition, _)| *partition); // stable: order within a counter stays
         let mut answers = Vec::new();
         for chunk in routed.chunk_by(|a, b| a.0 == b.0) {
             let partition = chunk[0].0;
             let Some(queue) = self.queues.get(partition.0 as usize) else { continue };
+            self.metrics.routed.get_or_create(&partition.into()).inc_by(chunk.len() as u64);
             let queued = queue.push(chunk.iter().map(|(_, event)| **event), &mut room);
             answers.extend(queued.into_iter().map(|answer| (partition, answer)));
         }
         let pending = self.settings.max_pending_events.saturating_sub(self.budget.free());
         self.metrics.pending.set(i64::try_from(pending).unwrap_or(i64::MAX));
         Ok(Receipt { epoch: self.epoch, answers })
+    }
+
+    /// The partition of each event.
+    fn deal<'e>(&self, events: &'e [Event<'e>]) -> Vec<(Partition, &'e Event<'e>)> {
+        let waiting = |partition: Partition| {
+            self.queues.get(partition.0 as usize).map_or(0, |queue| queue.waiting())
+        };
+        let (at, unix_ms) = (self.clock.monotonic(), self.clock.unix_ms());
+        let mut spreads = self.spreads.lock();
+        let dealt = spreads.deal(events, &Now { at, unix_ms, waiting: &waiting });
+        let (counters, widest) = spreads.widest();
+        drop(spreads);
+        self.metrics.spread_counters.set(i64::try_from(counters).unwrap_or(i64::MAX));
+        self.metrics.widest_spread.set(i64::from(widest));
+        dealt
     }
 
     /// Whether nothing waits for the log.

@@ -9,6 +9,7 @@ mod ingest;
 mod metrics;
 mod queue;
 mod settings;
+mod spread;
 
 pub use accumulator::Accumulator;
 pub use http::router;

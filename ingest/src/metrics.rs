@@ -5,12 +5,25 @@ use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
+use tally_proto::Partition;
 use tally_service::metrics::Metrics;
 
 /// The label of what was refused.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub(crate) struct ByCode {
     pub(crate) code: String,
+}
+
+/// The label of what is counted per partition.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub(crate) struct ByPartition {
+    partition: u32,
+}
+
+impl From<Partition> for ByPartition {
+    fn from(partition: Partition) -> Self {
+        ByPartition { partition: partition.0 }
+    }
 }
 
 /// What ingest counts of itself.
@@ -23,6 +36,9 @@ pub(crate) struct IngestMetrics {
     pub(crate) records: Counter,
     pub(crate) append_seconds: Histogram,
     pub(crate) pending: Gauge,
+    pub(crate) routed: Family<ByPartition, Counter>,
+    pub(crate) spread_counters: Gauge,
+    pub(crate) widest_spread: Gauge,
 }
 
 impl IngestMetrics {
@@ -35,6 +51,9 @@ impl IngestMetrics {
             records: Counter::default(),
             append_seconds: Histogram::new(exponential_buckets(0.000_5, 2.0, 16)),
             pending: Gauge::default(),
+            routed: Family::default(),
+            spread_counters: Gauge::default(),
+            widest_spread: Gauge::default(),
         };
         metrics.register(|registry| {
             let mut add = |name: &str, help: &str, counter: &Counter| {
@@ -50,6 +69,12 @@ impl IngestMetrics {
             registry.register("ingest_append_seconds", help, own.append_seconds.clone());
             let help = "Events that wait for the log";
             registry.register("ingest_pending_events", help, own.pending.clone());
+            let help = "Events that were dealt to a partition";
+            registry.register("ingest_partition_events", help, own.routed.clone());
+            let help = "Counters so hot that they are dealt over several slots";
+            registry.register("ingest_spread_counters", help, own.spread_counters.clone());
+            let help = "The most slots that a counter is dealt over";
+            registry.register("ingest_widest_spread", help, own.widest_spread.clone());
         });
         own
     }

@@ -1,6 +1,7 @@
 //! The queue of a partition: sends at once when nothing is in flight, gathers while something is.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 use tally_log::{AppendError, EventLog, NewRecord};
@@ -33,6 +34,8 @@ pub(crate) struct Queue {
 #[derive(Default)]
 struct Shared {
     accumulator: Mutex<Accumulator<Waiting>>,
+    /// Events that the log does not have yet.
+    waiting: AtomicU64,
     filled: Notify,
 }
 
@@ -58,6 +61,11 @@ impl Queue {
         Queue { shared, task }
     }
 
+    /// How many events the log does not have yet.
+    pub(crate) fn waiting(&self) -> u64 {
+        self.shared.waiting.load(Ordering::Relaxed)
+    }
+
     /// Queues events of one request; one answer comes for each record that they go into.
     pub(crate) fn push<'e>(
         &self,
@@ -66,6 +74,7 @@ impl Queue {
     ) -> Vec<oneshot::Receiver<Outcome>> {
         let mut answers = Vec::with_capacity(1);
         self.shared.accumulator.lock().push(events, |events| {
+            self.shared.waiting.fetch_add(events as u64, Ordering::Relaxed);
             let (reply, answer) = oneshot::channel();
             answers.push(answer);
             Waiting { reply, _room: room.split(events) }
@@ -80,7 +89,11 @@ async fn drain(partition: Partition, sink: Sink, shared: Arc<Shared>) {
     loop {
         let ready = shared.accumulator.lock().flush();
         match ready {
-            Some(ready) => append(partition, &sink, ready).await,
+            Some(ready) => {
+                let events = ready.events;
+                append(partition, &sink, ready).await;
+                shared.waiting.fetch_sub(events, Ordering::Relaxed);
+            }
             None => shared.filled.notified().await,
         }
     }

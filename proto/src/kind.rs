@@ -14,6 +14,22 @@ pub enum Mode {
     Set,
 }
 
+/// Which of its slots a plain delta of a hot counter takes. Anybody may choose: it changes no total.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ShardChoice {
+    /// Any.
+    Random,
+    /// One after the other.
+    RoundRobin,
+    /// One whose partition has less waiting, and had less lately.
+    LeastLoaded,
+    /// By the actor, if one is named.
+    UserHash,
+    /// By the second.
+    Time,
+}
+
 /// One declared kind.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Kind {
@@ -24,6 +40,8 @@ pub struct Kind {
     /// Over how many slots its stateful events are dealt, by their actor or id. Fixed for life: an
     /// actor's events, and an id's repeats, must always meet in one partition.
     pub spread: u32,
+    /// Which slot a plain delta takes, when its counter has more than one.
+    pub shard_choice: ShardChoice,
     /// The most actors that a fact lists; the record that brings more makes it spill to the ledger.
     pub most_inline: usize,
 }
@@ -53,6 +71,7 @@ impl Kinds {
             name: name.into(),
             mode,
             spread: 8,
+            shard_choice: ShardChoice::LeastLoaded,
             most_inline: 64,
         };
         Kinds::new(kinds.into_iter().map(kind).collect(), RetryWindow::BUILT_IN)

@@ -41,7 +41,7 @@ pub use display::compact;
 pub use event::{Action, Event, EventError, RawEvent};
 pub use fact::{Fact, Members};
 pub use fingerprint::Fingerprint;
-pub use kind::{Kind, Kinds, Mode};
+pub use kind::{Kind, Kinds, Mode, ShardChoice};
 pub use layout::Layout;
 pub use ledger::LedgerEntry;
 pub use name::{DEFAULT_NAMESPACE, NameError, check_name};

@@ -136,6 +136,7 @@ impl Process {
             clock: self.clock.clone(),
             health: self.health.clone(),
             metrics: self.metrics.clone(),
+            seed: rand::random(),
         })
     }
 

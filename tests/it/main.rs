@@ -3,6 +3,7 @@
 //! `TALLY_TEST_CQL`), containers where a Docker daemon answers, `deploy/local`.
 #![allow(clippy::unwrap_used, clippy::disallowed_methods, clippy::too_many_lines)]
 
+mod burst;
 mod contracts;
 mod documents;
 mod drills;

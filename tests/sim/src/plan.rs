@@ -65,6 +65,8 @@ pub(crate) struct Plan {
     pub(crate) faults: Vec<(Duration, Fault)>,
     /// Whether actors like things, too.
     pub(crate) likes: bool,
+    /// Events a second that make a counter hot.
+    pub(crate) slot_rate: u64,
     /// Whether events have ids, and for how long those are remembered.
     pub(crate) ids: bool,
     pub(crate) retry_window: RetryWindow,
@@ -102,6 +104,7 @@ impl Plan {
             active: active + if replaced { Duration::from_secs(10) } else { Duration::ZERO },
             faults,
             likes: !replaced && dice.chance(700),
+            slot_rate: *dice.pick(&[2, 10, 10_000]),
             ids: !replaced && dice.chance(600),
             retry_window: RetryWindow {
                 ids: *dice.pick(&[2, 5, 20, LARGE_WINDOW.ids]),

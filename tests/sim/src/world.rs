@@ -9,7 +9,7 @@ use tally_aggregator::AggregatorSettings;
 use tally_aggregator::epoch::{self, Begin, Move};
 use tally_ingest::{Ingest, IngestSettings};
 use tally_proto::{
-    AsOf, Checkpoint, Epoch, Kind, Kinds, Layout, Mode, Offset, Partition, RetryWindow,
+    AsOf, Checkpoint, Epoch, Kind, Kinds, Layout, Mode, Offset, Partition, RetryWindow, ShardChoice,
 };
 use tally_service::clock::SharedClock;
 use tally_service::health::Health;
@@ -66,7 +66,9 @@ pub(crate) const LIKE_SPREAD: u32 = 2;
 const MOST_INLINE: usize = 2;
 
 fn kind(name: &str, mode: Mode) -> Kind {
-    Kind { name: name.into(), mode, spread: LIKE_SPREAD, most_inline: MOST_INLINE }
+    let shard_choice = ShardChoice::LeastLoaded;
+    let (spread, most_inline) = (LIKE_SPREAD, MOST_INLINE);
+    Kind { name: name.into(), mode, spread, shard_choice, most_inline }
 }
 
 fn kinds(last: Kind, retry_window: RetryWindow) -> Arc<Kinds> {
@@ -188,10 +190,14 @@ impl World {
             log: self.log.of(&self.process("ingest")),
             epoch: self.epoch,
             kinds: self.kinds.clone(),
-            settings: IngestSettings::default(),
+            settings: IngestSettings {
+                slot_rate: self.plan.slot_rate,
+                ..IngestSettings::default()
+            },
             clock: self.clock.clone(),
             health: Health::default(),
             metrics: Metrics::default(),
+            seed: self.dice.below(u64::MAX),
         });
         *self.ingest.lock() = Some(Arc::new(ingest));
     }

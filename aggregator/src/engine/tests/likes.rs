@@ -1,6 +1,6 @@
 //! Sets: an actor counts once.
 
-use tally_proto::{LedgerEntry, Members, Mode, RetryWindow, Stamp, route};
+use tally_proto::{Kind, LedgerEntry, Members, RetryWindow, Stamp, route};
 
 use super::*;
 
@@ -8,14 +8,9 @@ const MOST_INLINE: usize = 2;
 
 /// One partition, and a kind whose facts list two actors at most.
 fn engine(checkpoint: Option<Checkpoint>) -> Engine {
-    let kind = |name: &str, mode| tally_proto::Kind {
-        name: name.into(),
-        mode,
-        spread: 1,
-        most_inline: MOST_INLINE,
-    };
-    let kinds =
-        Kinds::new(vec![kind("like", Mode::Set), kind("view", Mode::Tally)], RetryWindow::BUILT_IN);
+    let built_in = Kinds::built_in();
+    let kind = |name| Kind { most_inline: MOST_INLINE, ..built_in.get(name).unwrap().clone() };
+    let kinds = Kinds::new(vec![kind("like"), kind("view")], RetryWindow::BUILT_IN);
     Engine::resume((Partition(0), 1), Epoch::FIRST, Arc::new(kinds), LIMITS, checkpoint)
 }
 

@@ -1,6 +1,6 @@
 //! Repeats are left out, by whoever folds.
 
-use tally_proto::{Kind, Mode, RetryWindow};
+use tally_proto::RetryWindow;
 
 use super::*;
 
@@ -9,9 +9,9 @@ fn view_once(offset: u64, id: &str) -> Record {
 }
 
 fn remembers(ids: usize, checkpoint: Option<Checkpoint>) -> Engine {
-    let kind = Kind { name: "view".into(), mode: Mode::Tally, spread: 8, most_inline: 0 };
+    let view = Kinds::built_in().get("view").unwrap().clone();
     let window = RetryWindow { ids, span_ms: 1_000 };
-    let kinds = Arc::new(Kinds::new(vec![kind], window));
+    let kinds = Arc::new(Kinds::new(vec![view], window));
     Engine::resume((Partition(0), 1), Epoch::FIRST, kinds, LIMITS, checkpoint)
 }
 
@@ -49,8 +49,7 @@ fn a_fold_that_resumes_knows_the_ids_of_the_window() {
 
 #[test]
 fn an_id_far_from_its_partition_is_set_aside_with_the_right_key() {
-    let kind = Kind { name: "view".into(), mode: Mode::Tally, spread: 8, most_inline: 0 };
-    let kinds = Arc::new(Kinds::new(vec![kind], RetryWindow::BUILT_IN));
+    let kinds = Arc::new(Kinds::built_in());
     let event = |id: u64| format!(r#"{{"kind":"view","subject":"a","id":"{id}"}}"#);
     let away = |id: &u64| {
         let json = event(*id);
