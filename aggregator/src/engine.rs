@@ -11,7 +11,7 @@
 //! * whether an event is a repeat follows from the log alone, whoever folds it (F2).
 //!
 //! A mode is a room: deltas are summed in `fold`, actors are counted in `acts`, `set` and `sets`.
-//! Events with an id pass `repeats` and its `window` before.
+//! Events with an id pass `repeats` and its `window` before; `resets` begins a counter anew.
 #![cfg_attr(
     not(test),
     warn(
@@ -28,6 +28,7 @@ mod flush;
 mod fold;
 mod pending;
 mod repeats;
+mod resets;
 mod rows;
 mod scopes;
 mod set;
@@ -39,7 +40,9 @@ mod window;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use tally_proto::{AsOf, Checkpoint, CounterId, Epoch, Fingerprint, Kinds, Offset, Partition};
+use tally_proto::{
+    AsOf, Checkpoint, CounterId, Epoch, Fingerprint, Kinds, Offset, Partition, Reset,
+};
 use tally_store::DeadLetter;
 use thiserror::Error;
 
@@ -129,6 +132,8 @@ pub struct Engine {
     hole: Option<(Offset, Offset)>,
     dead_letters: Vec<DeadLetter>,
     dead_letter_bytes: usize,
+    /// Resets that began here, to be carried to all other partitions.
+    carry: Vec<Reset>,
     flying: Option<flush::Flying>,
     folded_events: u64,
     /// The ids that tell repeats from new events, and how many repeats were left out.
@@ -179,6 +184,7 @@ impl Engine {
             hole: None,
             dead_letters: Vec::new(),
             dead_letter_bytes: 0,
+            carry: Vec::new(),
             flying: None,
             folded_events: 0,
             window,

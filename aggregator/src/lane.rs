@@ -62,7 +62,8 @@ pub async fn next(repair: Repair) -> anyhow::Result<FactRow> {
         Some(total) => {
             let is_set = kinds.get(&counter.kind).is_some_and(|kind| kind.mode == Mode::Set);
             ensure!(!is_set, "{counter} counts actors: a total does not say who they are");
-            Fact { epoch, as_of, generation: 0, total, members: Members::None }
+            let generation = generation(&*store, log.partitions(), &counter).await?;
+            Fact { epoch, as_of, generation, total, members: Members::None }
         }
         None => {
             let start = log.bounds(partition).await?.start;
@@ -79,6 +80,26 @@ pub async fn next(repair: Repair) -> anyhow::Result<FactRow> {
     let row = FactRow { counter, lane, partition, fact };
     store.write_facts(std::slice::from_ref(&row)).await?;
     Ok(row)
+}
+
+/// The highest generation that other partitions know of.
+async fn generation(
+    store: &dyn FactStore,
+    partitions: u32,
+    counter: &CounterId,
+) -> anyhow::Result<u64> {
+    let mut newest = 0;
+    for partition in (0..partitions).map(Partition) {
+        match store.load_facts(partition, std::slice::from_ref(counter)).await {
+            Ok(found) => {
+                let found = found.into_iter().flatten().map(|(_, fact)| fact.generation);
+                newest = found.fold(newest, u64::max);
+            }
+            Err(StoreError::Poisoned { .. }) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(newest)
 }
 
 /// Folds a partition from its beginning, as if nothing were in the store.

@@ -6,9 +6,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tally_log::{EventLog, LogError};
+use bytes::Bytes;
+use tally_log::{EventLog, LogError, NewRecord};
 use tally_proto::{
-    AsOf, Checkpoint, CounterId, Epoch, Fact, Lane, LedgerEntry, Offset, Partition, RetryWindow,
+    AsOf, Checkpoint, ContentType, CounterId, Epoch, Fact, Lane, LedgerEntry, Offset, Partition,
+    Reset, RetryWindow,
 };
 use tally_service::backoff::backoff;
 use tally_service::clock::{SharedClock, sleep};
@@ -105,6 +107,7 @@ impl Work {
             } else {
                 dead_letters.await?;
             }
+            self.carry(partition, &flush.resets).await?;
             if mutant!("spills-after-facts") {
                 self.store.write_facts(&flush.rows).await?;
             }
@@ -128,6 +131,23 @@ impl Work {
             checkpoint: flush.checkpoint.map(|checkpoint| checkpoint.as_of),
             took,
         }))
+    }
+
+    /// Appends resets to every other partition. Whoever has them already takes no notice.
+    async fn carry(&self, from: Partition, resets: &[Reset]) -> Result<(), StoreError> {
+        if mutant!("reset-stays-home") {
+            return Ok(());
+        }
+        for reset in resets {
+            let value = reset.encode();
+            for to in (0..self.log.partitions()).map(Partition).filter(|to| *to != from) {
+                let (key, content_type) = (Bytes::new(), ContentType::Control);
+                let record = NewRecord { key, value: value.clone(), content_type };
+                let appended = self.log.append(to, record).await;
+                appended.map_err(|error| StoreError::Unavailable(error.to_string()))?;
+            }
+        }
+        Ok(())
     }
 
     /// Where each partition ends, and a time before it was asked. `None`: cannot be known now.

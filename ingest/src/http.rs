@@ -17,6 +17,9 @@ use crate::ingest::Ingest;
 pub fn router(ingest: Arc<Ingest>) -> Router {
     Router::new()
         .route("/v1/events", post(events::post_events))
-        .route("/v1/counters/{kind}/{subject}", post(counters::post_verb))
+        .route(
+            "/v1/counters/{kind}/{subject}",
+            post(counters::post_verb).delete(counters::delete_counter),
+        )
         .with_state(ingest)
 }

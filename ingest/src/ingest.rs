@@ -2,9 +2,13 @@
 
 use std::sync::Arc;
 
+use bytes::Bytes;
 use parking_lot::Mutex;
-use tally_log::{AppendError, EventLog};
-use tally_proto::{Epoch, Event, Kinds, Partition, Token};
+use tally_log::{AppendError, EventLog, NewRecord};
+use tally_proto::{
+    ContentType, CounterId, Epoch, Event, Kinds, Offset, Partition, Reset, Stamp, SubjectId, Token,
+    route,
+};
 use tally_service::clock::SharedClock;
 use tally_service::health::Health;
 use tally_service::metrics::Metrics;
@@ -44,6 +48,7 @@ pub struct Ingest {
     pub(crate) settings: IngestSettings,
     pub(crate) metrics: IngestMetrics,
     epoch: Epoch,
+    log: Arc<dyn EventLog>,
     clock: SharedClock,
     budget: Budget,
     spreads: Mutex<Spreads>,
@@ -95,13 +100,14 @@ impl Ingest {
         let metrics = IngestMetrics::new(&context.metrics);
         let slot_rate = context.settings.slot_rate;
         let sink = Sink {
-            log: context.log,
+            log: context.log.clone(),
             clock: context.clock.clone(),
             health: context.health,
             metrics: metrics.clone(),
         };
         Ingest {
             kinds: context.kinds,
+            log: context.log,
             clock: context.clock,
             spreads: Mutex::new(Spreads::new(partitions, slot_rate, context.seed)),
             budget: Budget::new(context.settings.max_pending_events),
@@ -131,6 +137,37 @@ impl Ingest {
         let pending = self.settings.max_pending_events.saturating_sub(self.budget.free());
         self.metrics.pending.set(i64::try_from(pending).unwrap_or(i64::MAX));
         Ok(Receipt { epoch: self.epoch, answers })
+    }
+
+    /// Begins a counter anew in every partition; what was sent before counts no more. The partition
+    /// of its slot 0 comes first, and names the generation.
+    pub async fn reset(&self, counter: &CounterId) -> Result<Token, IngestError> {
+        let partitions = u32::try_from(self.queues.len()).unwrap_or(u32::MAX);
+        let SubjectId { namespace, subject } = &counter.subject;
+        let home = route(namespace, subject, 0, partitions);
+        let first = Reset { counter: counter.clone(), generation: None };
+        let as_of = self.append(home, first.encode()).await?.as_of();
+        let stamp = Stamp::new(self.epoch, as_of);
+        let stamp = stamp.map_err(|error| AppendError::Refused(error.to_string()));
+        let generation = stamp.map_err(IngestError::InDoubt)?.raw().unsigned_abs();
+        let next = Reset { generation: Some(generation), ..first }.encode();
+        let others = (0..partitions).map(Partition).filter(|partition| *partition != home);
+        let appends = others.map(|partition| {
+            let next = next.clone();
+            async move { Ok::<_, IngestError>((partition, self.append(partition, next).await?)) }
+        });
+        let appended = futures::future::try_join_all(appends).await?;
+        let mut token = Token::new(self.epoch);
+        token.include(home, as_of);
+        appended.into_iter().for_each(|(partition, at)| token.include(partition, at.as_of()));
+        Ok(token)
+    }
+
+    /// Appends a control record.
+    async fn append(&self, partition: Partition, value: Bytes) -> Result<Offset, IngestError> {
+        let (key, content_type) = (Bytes::new(), ContentType::Control);
+        let record = NewRecord { key, value, content_type };
+        self.log.append(partition, record).await.map_err(IngestError::InDoubt)
     }
 
     /// The partition of each event.

@@ -23,7 +23,7 @@ pub struct Fact {
     /// Every record below it is taken in.
     pub as_of: AsOf,
     /// Raised by a reset; a reduce takes only the highest that it sees.
-    pub generation: u32,
+    pub generation: u64,
     /// The sum of deltas, or how many actors are in; one shard of a sum may be negative.
     pub total: i64,
     /// Who is in.
@@ -163,7 +163,7 @@ mod tests {
     proptest! {
         #[test]
         fn a_fact_survives_its_bytes(
-            epoch in 1u64..=64, as_of in 0u64..1 << 44, generation: u32, total: i64,
+            epoch in 1u64..=64, as_of in 0u64..1 << 44, generation: u64, total: i64,
         ) {
             let epoch = Epoch::new(epoch).unwrap();
             let members = Members::None;

@@ -5,6 +5,7 @@ use serde_json::value::RawValue;
 use thiserror::Error;
 
 use crate::batch::EventBatch;
+use crate::control::Reset;
 use crate::event::{EventError, RawEvent};
 use crate::limits::MAX_READ_RECORD_BYTES;
 
@@ -12,6 +13,7 @@ use crate::limits::MAX_READ_RECORD_BYTES;
 pub const CONTENT_TYPE_HEADER: &str = "content-type";
 
 const BATCH: &str = "application/vnd.tally.events.v1+protobuf";
+const CONTROL: &str = "application/vnd.tally.control.v1+protobuf";
 const JSON: &str = "application/json";
 
 /// What a record's value is, by its header.
@@ -19,6 +21,8 @@ const JSON: &str = "application/json";
 pub enum ContentType {
     /// An [`EventBatch`].
     Batch,
+    /// A change of how the partition folds.
+    Control,
     /// JSON, or nothing said: any producer may write it.
     Json,
     /// One of ours that this build does not know: a newer build wrote it.
@@ -30,6 +34,7 @@ impl ContentType {
     pub fn of(header: Option<&[u8]>) -> Self {
         match header {
             Some(header) if header == BATCH.as_bytes() => ContentType::Batch,
+            Some(header) if header == CONTROL.as_bytes() => ContentType::Control,
             Some(header) if header.starts_with(b"application/vnd.tally.") => ContentType::Unknown,
             _ => ContentType::Json,
         }
@@ -39,6 +44,7 @@ impl ContentType {
     pub fn header(self) -> &'static str {
         match self {
             ContentType::Batch => BATCH,
+            ContentType::Control => CONTROL,
             ContentType::Json => JSON,
             ContentType::Unknown => "application/vnd.tally.unknown",
         }
@@ -87,6 +93,8 @@ impl RecordError {
 pub enum Decoded<'a> {
     /// A packed batch.
     Batch(EventBatch),
+    /// A counter begins anew.
+    Reset(Reset),
     /// One JSON event.
     One(Result<RawEvent<'a>, EventError>),
     /// A JSON array: each item is read on its own, so that a bad one spoils itself only.
@@ -103,6 +111,7 @@ pub fn decode_record(content_type: ContentType, value: &Bytes) -> Result<Decoded
     }
     match content_type {
         ContentType::Batch => return EventBatch::decode(value.clone()).map(Decoded::Batch),
+        ContentType::Control => return Reset::decode(value.clone()).map(Decoded::Reset),
         ContentType::Unknown => return Err(RecordError::UnknownContentType),
         ContentType::Json => {}
     }

@@ -94,9 +94,12 @@ impl Reader {
         limit: usize,
     ) -> Result<Page, ReadError> {
         let rows = self.store.read_subject(&counter.subject).await?;
-        let facts: BTreeMap<Partition, Members> = rows
-            .into_iter()
-            .filter(|row| row.counter == *counter && row.fact.epoch >= self.epoch)
+        let rows =
+            || rows.iter().filter(|row| row.counter == *counter && row.fact.epoch >= self.epoch);
+        let newest = rows().map(|row| row.fact.generation).max();
+        let facts: BTreeMap<Partition, Members> = rows()
+            .filter(|row| Some(row.fact.generation) == newest) // others are of before a reset
+            .cloned()
             .map(|row| (row.partition, row.fact.members))
             .collect();
         let mut page = Page { actors: Vec::new(), next: None };

@@ -18,7 +18,7 @@ pub struct Reduced {
 /// not count; and of a counter only the highest generation does, so that no half-reset sum is shown.
 pub fn reduce(rows: &[FactRow], epoch: Epoch) -> BTreeMap<Box<str>, Reduced> {
     let rows = || rows.iter().filter(|row| row.fact.epoch >= epoch);
-    let mut newest: BTreeMap<&str, u32> = BTreeMap::new();
+    let mut newest: BTreeMap<&str, u64> = BTreeMap::new();
     for row in rows() {
         let generation = newest.entry(&row.counter.kind).or_default();
         *generation = row.fact.generation.max(*generation);
@@ -40,7 +40,7 @@ mod tests {
 
     use super::*;
 
-    fn row(kind: &str, partition: u32, generation: u32, total: i64) -> FactRow {
+    fn row(kind: &str, partition: u32, generation: u64, total: i64) -> FactRow {
         let fact = Fact {
             epoch: Epoch::FIRST,
             as_of: AsOf(9),

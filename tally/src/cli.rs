@@ -89,6 +89,8 @@ pub(crate) enum Command {
     Get(GetArgs),
     /// Add to a counter
     Add(AddArgs),
+    /// Begin a counter anew: its total is 0, and nobody is in
+    Reset(GetArgs),
     /// Let an actor like a subject, once, however often it is said
     Like(LikeArgs),
     /// Print the route key and partition of a counter, for producers of your own

@@ -169,6 +169,8 @@ async fn every_refusal_is_a_problem_with_its_code() {
         .is_problem(404, "unknown_verb");
     let odd = r#"{"subject":"b"}"#;
     served.post("/v1/counters/view/a:add", json_type, odd).await.is_problem(400, "malformed");
+    served.post("/v1/counters/nope/a:reset", json_type, "").await.is_problem(404, "unknown_kind");
+    served.post("/v1/counters/view/..:reset", json_type, "").await.is_problem(400, "bad_name");
     let add = "/v1/counters/view/a:add?return=total";
     served.post(add, json_type, "{}").await.is_problem(400, "not_supported");
     served.get("/v1/counters/nope/a").await.is_problem(404, "unknown_kind");

@@ -13,6 +13,7 @@ mod foreign;
 mod http_edge;
 mod likes;
 mod replaced;
+mod resets;
 mod retries;
 mod support;
 mod tidy;

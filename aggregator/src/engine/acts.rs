@@ -1,26 +1,31 @@
 //! The fold of acts on sets: an actor comes in or goes out, once, however often it is said.
 
-use tally_proto::{CounterId, Event, Fact, Lane, LedgerEntry};
+use tally_proto::{CounterId, Event, Fact, Kind, Lane, LedgerEntry, Members};
 use tally_service::mutant;
 
 use super::fold::Place;
 use super::rows::{Row, RowNumber};
-use super::set::{Act, Step};
+use super::set::{Act, Deed, Step};
 use super::{Engine, Stop};
 
 impl Engine {
     /// An act of a set kind takes its turn.
     pub(super) fn act(&mut self, place: Place<'_>, event: &Event<'_>, actor: &str, comes_in: bool) {
         let (namespace, subject) = (event.namespace, event.subject);
-        let scope = self.scopes.number(namespace, &event.kind.name);
+        let deed = if comes_in { Deed::ComesIn } else { Deed::GoesOut };
+        let act = Act { offset: place.record.offset, actor: actor.into(), deed };
+        self.queue_act(namespace, event.kind, subject, act);
+    }
+
+    pub(super) fn queue_act(&mut self, namespace: &str, kind: &Kind, subject: &str, act: Act) {
+        let scope = self.scopes.number(namespace, &kind.name);
         let number = self.rows.find(scope, subject).unwrap_or_else(|| {
             self.scopes.hold(scope);
             let number = self.rows.add_loading(scope, subject);
-            self.sets.add(number, event.kind.most_inline);
+            self.sets.add(number, kind.most_inline);
             self.pending.want(number);
             number
         });
-        let act = Act { offset: place.record.offset, actor: actor.into(), comes_in };
         self.sets.queue(number, act);
         if self.touched.last() != Some(&number) {
             self.touched.push(number);
@@ -39,6 +44,9 @@ impl Engine {
         while let Some(front) = self.sets.front(number) {
             let Some(row) = self.rows.get(number).filter(|row| !row.is_loading()) else { break };
             let has = row.as_of.covers(front.next()) && !mutant!("count-what-the-base-holds");
+            if self.reset_set(number, has) {
+                continue;
+            }
             match self.sets.step(number, self.epoch, has) {
                 None | Some(Step::Waits) => break,
                 Some(Step::Reread) => {
@@ -131,6 +139,9 @@ impl Engine {
         };
         self.take_over(number, lane, &fact);
         self.sets.adopted(number);
+        if let Members::Spilled(since) = fact.members {
+            self.sets.move_on(number, since);
+        }
         self.advance(number);
         Ok(())
     }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use tally_proto::{AsOf, Checkpoint, Fact, LedgerEntry};
+use tally_proto::{AsOf, Checkpoint, Fact, LedgerEntry, Reset};
 use tally_service::mutant;
 use tally_store::{DeadLetter, FactRow, LedgerRow};
 
@@ -20,6 +20,8 @@ pub struct Flush {
     pub entries: Vec<LedgerRow>,
     /// What could not be counted.
     pub dead_letters: Vec<DeadLetter>,
+    /// Resets that every other partition must have before the checkpoint passes them here.
+    pub resets: Vec<Reset>,
     /// Where a fold may resume after it.
     pub checkpoint: Option<Checkpoint>,
 }
@@ -31,6 +33,7 @@ pub(super) struct Flying {
     lists: Vec<RowNumber>,
     entries: Vec<(RowNumber, Box<str>)>,
     dead_letters: Vec<DeadLetter>,
+    resets: Vec<Reset>,
     checkpoint: Option<Checkpoint>,
 }
 
@@ -46,7 +49,8 @@ impl Engine {
         }
         let checkpoint = self.next_checkpoint();
         let is_clean = self.rows.dirty() == 0 && self.sets.dirty() == 0;
-        if is_clean && self.dead_letters.is_empty() && checkpoint.is_none() {
+        let is_all_told = self.dead_letters.is_empty() && self.carry.is_empty();
+        if is_clean && is_all_told && checkpoint.is_none() {
             return None;
         }
         let numbers = self.rows.take_off();
@@ -54,14 +58,16 @@ impl Engine {
         let (lists, spills) = self.spills();
         let (flying, entries) = self.entries();
         let dead_letters = std::mem::take(&mut self.dead_letters);
+        let resets = std::mem::take(&mut self.carry);
         self.flying = Some(Flying {
             rows: numbers,
             lists,
             entries: flying,
             dead_letters: dead_letters.clone(),
+            resets: resets.clone(),
             checkpoint,
         });
-        Some(Flush { spills, rows, entries, dead_letters, checkpoint })
+        Some(Flush { spills, rows, entries, dead_letters, resets, checkpoint })
     }
 
     /// The lists of sets that have spilled, as of their spills.
@@ -115,9 +121,13 @@ impl Engine {
             let letter_bytes = |l: &DeadLetter| l.value.len().saturating_add(l.key.len());
             self.dead_letter_bytes =
                 self.dead_letters.iter().map(letter_bytes).fold(0, usize::saturating_add);
-        } else if !mutant!("dead-letters-once") {
-            let newer = std::mem::replace(&mut self.dead_letters, flying.dead_letters);
-            self.dead_letters.extend(newer);
+        } else {
+            let newer = std::mem::replace(&mut self.carry, flying.resets);
+            self.carry.extend(newer);
+            if !mutant!("dead-letters-once") {
+                let newer = std::mem::replace(&mut self.dead_letters, flying.dead_letters);
+                self.dead_letters.extend(newer);
+            }
         }
     }
 

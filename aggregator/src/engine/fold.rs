@@ -9,7 +9,7 @@ use tally_proto::{
 use tally_service::mutant;
 use tally_store::DeadLetter;
 
-use super::pending::Waiting;
+use super::pending::{Change, Waiting};
 use super::repeats::{Refusal, event_of, event_of_act};
 use super::rows::{Added, Row, RowNumber};
 use super::{Engine, Mark, Stop, scopes};
@@ -120,6 +120,7 @@ impl Engine {
         let place = Place::whole(record);
         match decode_record(record.content_type, &record.value) {
             Ok(Decoded::Batch(batch)) => self.apply_batch(kinds, record, &batch),
+            Ok(Decoded::Reset(reset)) => self.reset(kinds, record, reset),
             Ok(Decoded::One(event)) => self.apply_json(kinds, place, &event, &record.value),
             Ok(Decoded::Array(items)) => {
                 for (index, item) in (0u32..).zip(items) {
@@ -210,16 +211,17 @@ impl Engine {
 
     /// Adds a delta to its row, or lets it wait for the row's base.
     fn add(&mut self, place: Place<'_>, scope: u32, subject: &str, delta: i64) {
+        let Record { offset, append_time_ms, .. } = *place.record;
+        let (index, change) = (place.index, Change::Add(delta));
+        self.change(scope, subject, Waiting { offset, index, change, append_time_ms });
+    }
+
+    /// Changes a row, or lets the change wait for the row's base.
+    pub(super) fn change(&mut self, scope: u32, subject: &str, event: Waiting) {
         let number = self.rows.find(scope, subject).unwrap_or_else(|| {
             self.scopes.hold(scope);
             self.rows.add_loading(scope, subject)
         });
-        let event = Waiting {
-            offset: place.record.offset,
-            index: place.index,
-            delta,
-            append_time_ms: place.record.append_time_ms,
-        };
         if self.rows.get(number).is_some_and(Row::is_loading) {
             self.pending.wait(number, event);
         } else {
@@ -229,21 +231,25 @@ impl Engine {
 
     /// Counts one event on a row that has its base, unless the base holds it.
     pub(super) fn count(&mut self, number: RowNumber, event: Waiting) {
-        match self.rows.add(number, event.offset, event.delta) {
+        let delta = match event.change {
+            Change::Add(delta) => delta,
+            Change::Reset(generation) => return self.rows.reset(number, event.offset, generation),
+        };
+        match self.rows.add(number, event.offset, delta) {
             Added::Counted => self.folded_events = self.folded_events.saturating_add(1),
             Added::Before => {}
             Added::Overflow => {
                 if let Some(row) = self.rows.get(number) {
                     let counter = self.scopes.counter(row.scope, &row.subject);
-                    self.overflow(&counter, event);
+                    self.overflow(&counter, event, delta);
                 }
             }
         }
     }
 
-    fn overflow(&mut self, counter: &CounterId, event: Waiting) {
+    fn overflow(&mut self, counter: &CounterId, event: Waiting, delta: i64) {
         let SubjectId { namespace, subject } = &counter.subject;
-        let entry = Entry { scope: 0, subject, delta: event.delta, id: None, actor: None };
+        let entry = Entry { scope: 0, subject, delta, id: None, actor: None };
         let value = Scope { namespace, kind: &counter.kind }.json_of(&entry);
         self.keep(DeadLetter {
             partition: self.partition,
@@ -257,7 +263,7 @@ impl Engine {
         });
     }
 
-    fn set_aside(&mut self, place: Place<'_>, code: &str, reason: &str, value: Bytes) {
+    pub(super) fn set_aside(&mut self, place: Place<'_>, code: &str, reason: &str, value: Bytes) {
         self.keep(DeadLetter {
             partition: self.partition,
             offset: place.record.offset,

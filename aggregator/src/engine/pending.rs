@@ -11,8 +11,16 @@ use super::rows::RowNumber;
 pub(super) struct Waiting {
     pub(super) offset: Offset,
     pub(super) index: u32,
-    pub(super) delta: i64,
+    pub(super) change: Change,
     pub(super) append_time_ms: i64,
+}
+
+/// What an event does to a sum.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Change {
+    Add(i64),
+    /// It begins anew, in this generation.
+    Reset(u64),
 }
 
 #[derive(Debug, Default)]

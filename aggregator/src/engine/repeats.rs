@@ -38,7 +38,7 @@ impl Engine {
                     self.remember_json(kinds, record, &raw);
                 }
             }
-            Ok(Decoded::Batch(_) | Decoded::One(Err(_))) | Err(_) => {}
+            Ok(Decoded::Batch(_) | Decoded::One(Err(_)) | Decoded::Reset(_)) | Err(_) => {}
         }
     }
 

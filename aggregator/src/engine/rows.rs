@@ -21,7 +21,7 @@ pub(super) struct Row {
     /// Records below it are in the total already; from the base.
     pub(super) as_of: AsOf,
     pub(super) scope: u32,
-    pub(super) generation: u32,
+    pub(super) generation: u64,
     pub(super) lane: Lane,
     flags: u8,
 }
@@ -201,6 +201,18 @@ impl Rows {
             self.set_dirty(number);
         }
         Added::Counted
+    }
+
+    /// Begins a row anew that has its base, unless the base holds it, or a newer reset came before.
+    pub(super) fn reset(&mut self, number: RowNumber, offset: Offset, generation: u64) {
+        let Some(row) = self.get_mut(number) else { return };
+        let is_old = generation <= row.generation && !mutant!("reset-once-more");
+        if row.as_of.covers(offset) || is_old {
+            return;
+        }
+        row.total = 0;
+        row.generation = generation;
+        self.set_dirty(number);
     }
 
     /// The row changed, or must be written again.

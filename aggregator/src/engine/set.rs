@@ -14,8 +14,18 @@ use tally_service::mutant;
 #[derive(Debug, Clone)]
 pub(super) struct Act {
     pub(super) offset: Offset,
+    /// Nobody, for a reset.
     pub(super) actor: Box<str>,
-    pub(super) comes_in: bool,
+    pub(super) deed: Deed,
+}
+
+/// What an act does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Deed {
+    ComesIn,
+    GoesOut,
+    /// The set begins anew, in this generation.
+    Reset(u64),
 }
 
 /// Who is in, of one counter in this partition.
@@ -102,14 +112,16 @@ impl Set {
 
     /// An act takes its turn; returns its actor if the entry is to be loaded.
     pub(super) fn push(&mut self, act: Act) -> Option<Box<str>> {
-        let wanted = if self.spilled.is_some() { self.pin(&act.actor) } else { None };
+        let is_reset = matches!(act.deed, Deed::Reset(_));
+        let wanted = if self.spilled.is_some() && !is_reset { self.pin(&act.actor) } else { None };
         self.queue.push_back(act);
         wanted
     }
 
     /// The set has spilled: the acts that wait need entries.
     pub(super) fn pin_queue(&mut self) -> Vec<Box<str>> {
-        let actors: Vec<Box<str>> = self.queue.iter().map(|act| act.actor.clone()).collect();
+        let acts = self.queue.iter().filter(|act| !matches!(act.deed, Deed::Reset(_)));
+        let actors: Vec<Box<str>> = acts.map(|act| act.actor.clone()).collect();
         actors.iter().filter_map(|actor| self.pin(actor)).collect()
     }
 
@@ -174,11 +186,48 @@ impl Set {
         Some(self.step_spilled(offset, has, &newer))
     }
 
+    /// Takes the next act out of the queue, if it is a reset.
+    pub(super) fn take_reset(&mut self) -> Option<(Offset, u64)> {
+        let Some(Act { offset, deed: Deed::Reset(generation), .. }) = self.queue.front() else {
+            return None;
+        };
+        let reset = (*offset, *generation);
+        self.queue.pop_front();
+        Some(reset)
+    }
+
+    /// Nobody is in any more. Once it has spilled, what the ledger said before `since` is void.
+    pub(super) fn begin_anew(&mut self, since: Stamp) {
+        self.members.clear();
+        if self.spilled.is_some() {
+            self.list.clear();
+            self.move_on(since);
+        }
+    }
+
+    /// The ledger holds who is in since then, and older entries are void.
+    pub(super) fn move_on(&mut self, since: Stamp) {
+        if self.spilled.is_none_or(|known| known >= since) {
+            return;
+        }
+        self.spilled = Some(since);
+        for entry in self.entries.values_mut() {
+            if entry.as_of >= since.as_of() {
+                continue;
+            }
+            entry.is_in = false;
+            if entry.flags & (DIRTY | FLYING) == DIRTY {
+                self.unsettled = self.unsettled.saturating_sub(1);
+            }
+            entry.flags &= !DIRTY; // it would say what is void
+        }
+    }
+
     fn step_inline(&mut self, offset: Offset, epoch: Epoch, has: bool) -> Step {
         let (acts, before) = (self.take(offset), self.members.len());
         let mut changed = false;
         for act in acts.iter().filter(|_| !has) {
-            changed |= if act.comes_in {
+            changed |= if act.deed == Deed::ComesIn {
                 self.members.insert(act.actor.clone())
             } else {
                 self.members.remove(&act.actor)
@@ -206,10 +255,11 @@ impl Set {
         let (mut change, mut changed) = (0i64, false);
         for act in acts.iter().filter(|act| newer.binary_search(&act.actor).is_err()) {
             let Some(entry) = self.entries.get_mut(&act.actor) else { continue };
-            if entry.is_in == act.comes_in {
+            let comes_in = act.deed == Deed::ComesIn;
+            if entry.is_in == comes_in {
                 continue;
             }
-            entry.is_in = act.comes_in;
+            entry.is_in = comes_in;
             entry.as_of = offset.as_of();
             if entry.flags & DIRTY == 0 {
                 if entry.flags & FLYING == 0 {
@@ -219,7 +269,7 @@ impl Set {
                 self.changed.push(act.actor.clone());
             }
             changed |= !has;
-            change = change.saturating_add(match (has, act.comes_in) {
+            change = change.saturating_add(match (has, comes_in) {
                 (true, _) => 0,
                 (false, true) => 1,
                 (false, false) => -1,

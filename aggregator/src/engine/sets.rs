@@ -6,7 +6,7 @@
 use std::collections::{BTreeSet, HashMap, VecDeque};
 
 use foldhash::fast::FixedState;
-use tally_proto::{AsOf, Epoch, LedgerEntry, Members, Stamp};
+use tally_proto::{AsOf, Epoch, LedgerEntry, Members, Offset, Stamp};
 use tally_service::mutant;
 
 use super::rows::RowNumber;
@@ -156,6 +156,32 @@ impl Sets {
         }
     }
 
+    /// Takes the next act that waits, if it is a reset: where it stands, and its generation.
+    pub(super) fn take_reset(&mut self, number: RowNumber) -> Option<(Offset, u64)> {
+        let set = self.sets.get_mut(&number)?;
+        let reset = set.take_reset()?;
+        self.queued = self.queued.saturating_sub(1);
+        if set.queue.is_empty() {
+            self.waiting.remove(&number);
+        }
+        Some(reset)
+    }
+
+    /// Nobody is in any more; the list of a spill that was not written need not be.
+    pub(super) fn begin_anew(&mut self, number: RowNumber, since: Stamp) {
+        if let Some(set) = self.sets.get_mut(&number) {
+            set.begin_anew(since);
+            self.listed.remove(&number);
+        }
+    }
+
+    /// A fact was taken over that says since when the ledger holds who is in.
+    pub(super) fn move_on(&mut self, number: RowNumber, since: Stamp) {
+        if let Some(set) = self.sets.get_mut(&number) {
+            set.move_on(since);
+        }
+    }
+
     /// Where it stands who is in.
     pub(super) fn members(&self, number: RowNumber) -> Members {
         self.sets.get(&number).map_or(Members::None, Set::members)
@@ -174,6 +200,9 @@ impl Sets {
         let mut flying = Vec::with_capacity(self.dirty.len());
         for (number, actor) in std::mem::take(&mut self.dirty) {
             let Some(entry) = entry_mut(&mut self.sets, number, &actor) else { continue };
+            if entry.flags & DIRTY == 0 {
+                continue; // it became void, or was named before
+            }
             entry.flags = (entry.flags & !DIRTY) | FLYING;
             let entry = LedgerEntry { epoch, as_of: entry.as_of, is_in: entry.is_in };
             flying.push((number, actor, entry));
@@ -194,7 +223,11 @@ impl Sets {
         for (number, actor) in flying {
             let Some(entry) = entry_mut(&mut self.sets, number, &actor) else { continue };
             entry.flags &= !FLYING;
-            if !written && entry.flags & DIRTY == 0 {
+            let as_of = entry.as_of;
+            let since = self.sets.get(&number).and_then(|set| set.spilled);
+            let is_void = since.is_some_and(|since| as_of < since.as_of());
+            let Some(entry) = entry_mut(&mut self.sets, number, &actor) else { continue };
+            if !written && !is_void && entry.flags & DIRTY == 0 {
                 entry.flags |= DIRTY;
                 self.dirty.push((number, actor));
             } else if entry.flags & DIRTY == 0

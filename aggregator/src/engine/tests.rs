@@ -7,6 +7,7 @@ use tally_proto::{ContentType, CounterId, Fact, Lane, Members};
 use super::*;
 
 mod likes;
+mod resets;
 mod retries;
 
 const LIMITS: EngineLimits =

@@ -69,7 +69,7 @@ fn reject(ingest: &Ingest, index: usize, error: &EventError) -> Rejected {
     Rejected { index, code: code.into(), detail: error.to_string(), retryable: false }
 }
 
-fn respond(
+pub(super) fn respond(
     status: StatusCode,
     accepted: usize,
     rejected: Vec<Rejected>,

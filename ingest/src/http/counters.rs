@@ -1,4 +1,4 @@
-//! `POST /v1/counters/{kind}/{subject}:{verb}`: writeCounter.
+//! `POST /v1/counters/{kind}/{subject}:{verb}`: add and reset; `DELETE` of a counter.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use axum::extract::{Path, Query, State};
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::Response;
 use serde::Deserialize;
-use tally_proto::RawEvent;
+use tally_proto::{CounterId, DEFAULT_NAMESPACE, RawEvent};
 use tally_service::http::Problem;
 
 use super::answer::{self, Ack};
@@ -39,27 +39,84 @@ pub(super) async fn post_verb(
 ) -> Result<Response, Problem> {
     let Path((kind, rest)) = path?;
     let Query(query) = query?;
-    let subject = match rest.rsplit_once(':') {
-        Some((subject, "add")) => subject,
+    let (subject, verb) = rest.rsplit_once(':').unwrap_or((&rest, ""));
+    match verb {
+        "add" => add(&ingest, (&kind, subject), query, &headers, body).await,
+        "reset" => reset(&ingest, (&kind, subject), &query.namespace).await,
         _ => {
-            let detail = "a write ends in a verb, such as /v1/counters/view/video:123:add";
-            return Err(Problem::new(StatusCode::NOT_FOUND, "unknown_verb", detail));
+            let detail = "a write ends in a verb: /v1/counters/view/video:123:add or …:reset";
+            Err(Problem::new(StatusCode::NOT_FOUND, "unknown_verb", detail))
         }
-    };
+    }
+}
+
+async fn add(
+    ingest: &Ingest,
+    (kind, subject): (&str, &str),
+    query: VerbQuery,
+    headers: &HeaderMap,
+    body: Body,
+) -> Result<Response, Problem> {
     if query.return_what.is_some() {
         let detail = "'return' is not supported by this version yet";
         return Err(Problem::new(StatusCode::BAD_REQUEST, "not_supported", detail));
     }
     let limit = Duration::from_millis(ingest.settings.body_timeout_ms);
-    let body = body::read(&headers, body, limit).await?;
+    let body = body::read(headers, body, limit).await?;
     let malformed = |detail: String| Problem::new(StatusCode::BAD_REQUEST, "malformed", detail);
     let json = match std::str::from_utf8(&body) {
         Ok(text) if text.trim_ascii().is_empty() => "{}",
         Ok(text) => text,
         Err(_) => return Err(malformed("the body is not UTF-8".into())),
     };
-    let event = event_json(&kind, subject, query.namespace.as_deref(), json).map_err(malformed)?;
-    answer::write(&ingest, &[RawEvent::parse(&event)], query.ack).await
+    let event = event_json(kind, subject, query.namespace.as_deref(), json).map_err(malformed)?;
+    answer::write(ingest, &[RawEvent::parse(&event)], query.ack).await
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct CounterQuery {
+    namespace: Option<String>,
+}
+
+/// A counter is gone, and may be used again at once.
+pub(super) async fn delete_counter(
+    State(ingest): State<Arc<Ingest>>,
+    path: Result<Path<(String, String)>, PathRejection>,
+    query: Result<Query<CounterQuery>, QueryRejection>,
+) -> Result<Response, Problem> {
+    let Path((kind, subject)) = path?;
+    let Query(query) = query?;
+    reset(&ingest, (&kind, &subject), &query.namespace).await
+}
+
+/// Begins a counter anew: answered when every partition has it in its log.
+async fn reset(
+    ingest: &Ingest,
+    (kind, subject): (&str, &str),
+    namespace: &Option<String>,
+) -> Result<Response, Problem> {
+    let counter = counter(ingest, (kind, subject), namespace)?;
+    let token = ingest.reset(&counter).await?;
+    Ok(answer::respond(StatusCode::OK, 1, Vec::new(), Some(token)))
+}
+
+/// The counter that a path names.
+fn counter(
+    ingest: &Ingest,
+    (kind, subject): (&str, &str),
+    namespace: &Option<String>,
+) -> Result<CounterId, Problem> {
+    let namespace = namespace.as_deref().unwrap_or(DEFAULT_NAMESPACE);
+    let counter = CounterId::new(namespace, kind, subject).map_err(|error| {
+        let detail = format!("namespace, kind or subject {error}");
+        Problem::new(StatusCode::BAD_REQUEST, "bad_name", detail)
+    })?;
+    if ingest.kinds.get(kind).is_none() {
+        let detail = format!("kind '{kind}' is not declared");
+        return Err(Problem::new(StatusCode::NOT_FOUND, "unknown_kind", detail));
+    }
+    Ok(counter)
 }
 
 /// The event that a body stands for, once the path has named its counter.

@@ -13,6 +13,7 @@ pub(super) fn encode(record: &NewRecord, append_time_ms: i64) -> Vec<u8> {
         ContentType::Json => 0,
         ContentType::Batch => 1,
         ContentType::Unknown => 2,
+        ContentType::Control => 3,
     });
     bytes.put_u32(u32::try_from(record.key.len()).unwrap_or(u32::MAX));
     bytes.put_slice(&record.key);
@@ -31,6 +32,7 @@ pub(super) fn decode(offset: Offset, bytes: &[u8]) -> Result<Record, LogError> {
     let content_type = match rest.get_u8() {
         0 => ContentType::Json,
         1 => ContentType::Batch,
+        3 => ContentType::Control,
         _ => ContentType::Unknown,
     };
     let key_len = rest.get_u32() as usize;

@@ -1,4 +1,4 @@
-//! `tally get`, `tally add` and `tally like`.
+//! `tally get`, `tally add`, `tally like` and `tally reset`.
 
 use reqwest::Method;
 use serde_json::json;
@@ -31,6 +31,13 @@ pub(crate) async fn add(client: &Client, output: Output, args: &AddArgs) -> anyh
         event["id"] = id.as_str().into();
     }
     write(client, output, counter, event).await
+}
+
+pub(crate) async fn reset(client: &Client, output: Output, args: &GetArgs) -> anyhow::Result<()> {
+    let path = format!("/v1/counters/{}/{}:reset", args.kind, args.subject);
+    let request = client.request(Method::POST, &path).query(&namespace(args.namespace.as_deref()));
+    let answer: Accepted = client.json(request).await?;
+    output::print(output, &answer, |_| "it begins anew: every partition has it".to_owned())
 }
 
 pub(crate) async fn like(client: &Client, output: Output, args: &LikeArgs) -> anyhow::Result<()> {

@@ -86,6 +86,9 @@ pub const MUTANTS: &[Mutant] = &[
     mutant("window-by-process", "retries", "the window is the log's, never a process's own"),
     mutant("window-grows", "retries", "it holds so many ids, and no more"),
     mutant("window-without-span", "retries", "ids too far apart in time never match"),
+    mutant("reset-stays-home", "resets", "the fold carries a reset to every other partition"),
+    mutant("reset-keeps-members", "resets", "a set that begins anew has nobody in"),
+    mutant("reset-once-more", "resets", "a reset that is not newer changes nothing"),
     mutant("replay-counts-again", "F5", "a record below the expected offset is left out"),
     mutant("skip-gaps", "F5", "at a gap the log is asked once more"),
     mutant(

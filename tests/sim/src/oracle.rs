@@ -67,7 +67,11 @@ impl Oracle {
         let fact = &row.fact;
         self.note(&[u64::from(row.partition.0), fact.as_of.0, fact.total.cast_unsigned()]);
         let is_true = if fact.epoch == Epoch::FIRST {
-            self.is_true(&row.counter, row.partition, fact.as_of, fact.total)
+            let is_so = |truth: &Truth| {
+                truth.total(&row.counter, fact.as_of) == fact.total
+                    && truth.generation(&row.counter, fact.as_of) == fact.generation
+            };
+            self.log.versions(row.partition, is_so).into_iter().any(|so| so)
         } else {
             self.moved(&row.counter, row.partition, fact.as_of) == fact.total
         };
@@ -80,6 +84,29 @@ impl Oracle {
                 "false fact: {} in partition {} stands at {} as of {}; the log says {says:?}",
                 row.counter, row.partition, fact.total, fact.as_of
             ));
+        }
+    }
+
+    /// Whether some partition knows of a reset that this one did not know of then.
+    fn is_reset_elsewhere(&self, counter: &CounterId, here: Partition, as_of: AsOf) -> bool {
+        let known = self.log.truth(here, |truth| truth.generation(counter, as_of));
+        let end = AsOf(u64::MAX);
+        self.log.partitions().any(|p| self.log.truth(p, |t| t.generation(counter, end)) > known)
+    }
+
+    /// In the end every partition has a counter's newest reset.
+    pub(crate) fn judge_resets(&self) {
+        let end = AsOf(u64::MAX);
+        let partitions: Vec<Partition> = self.log.partitions().collect();
+        let counters = partitions.iter().flat_map(|p| {
+            self.log.truth(*p, |truth| truth.counters().cloned().collect::<Vec<_>>())
+        });
+        for counter in counters.collect::<std::collections::BTreeSet<_>>() {
+            let generation = |p: &Partition| self.log.truth(*p, |t| t.generation(&counter, end));
+            let generations: Vec<u64> = partitions.iter().map(generation).collect();
+            if generations.iter().any(|g| *g != generations[0]) {
+                self.accuse(format!("{counter} was reset by half: {generations:?}"));
+            }
         }
     }
 
@@ -184,6 +211,12 @@ impl Oracle {
         let misses = |(counter, actor): &(CounterId, Box<str>)| {
             let state = self.log.truth(partition, |truth| truth.set(counter, as_of));
             let Some(since) = state.spilled else { return false };
+            let fact = store.durable(counter, partition);
+            if let Some(Members::Spilled(newer)) = fact.map(|fact| fact.members)
+                && newer.as_of() > as_of
+            {
+                return false; // a reset came since: who resumes finds that
+            }
             let entry = store.durable_entry(counter, actor).filter(|entry| entry.as_of >= since);
             let is_newer = entry.is_some_and(|entry| entry.as_of >= as_of);
             !is_newer && entry.is_some_and(|entry| entry.is_in) != state.members.contains(actor)
@@ -223,6 +256,9 @@ impl Oracle {
         let is_replaced = self.log.versions(partition, |_| ()).len() > 1;
         let Some(at_ms) = at_ms.filter(|_| !is_replaced) else { return };
         let promised = self.log.end_before(partition, at_ms);
+        if shard.is_none() && self.is_reset_elsewhere(counter, partition, promised) {
+            return; // what it counted counts no more
+        }
         let last = self.log.truth(partition, |truth| truth.last_change(counter, promised));
         if last.is_some_and(|last| !as_of.covers(last)) {
             self.accuse(format!(

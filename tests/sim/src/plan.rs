@@ -65,6 +65,8 @@ pub(crate) struct Plan {
     pub(crate) faults: Vec<(Duration, Fault)>,
     /// Whether actors like things, too.
     pub(crate) likes: bool,
+    /// Whether counters are reset.
+    pub(crate) resets: bool,
     /// Events a second that make a counter hot.
     pub(crate) slot_rate: u64,
     /// Whether events have ids, and for how long those are remembered.
@@ -104,6 +106,7 @@ impl Plan {
             active: active + if replaced { Duration::from_secs(10) } else { Duration::ZERO },
             faults,
             likes: !replaced && dice.chance(700),
+            resets: !replaced && dice.chance(500),
             slot_rate: *dice.pick(&[2, 10, 10_000]),
             ids: !replaced && dice.chance(600),
             retry_window: RetryWindow {

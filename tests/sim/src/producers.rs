@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 use tally_ingest::Ingest;
 use tally_log::NewRecord;
 use tally_proto::limits::MAX_DELTA;
-use tally_proto::{ContentType, Event, Kinds, Partition, RawEvent};
+use tally_proto::{ContentType, CounterId, Event, Kinds, Partition, RawEvent};
 use tokio::time::{sleep, timeout};
 
 use crate::dice::Dice;
@@ -51,6 +51,8 @@ pub(crate) struct Clients {
     pub(crate) likes: bool,
     /// Whether events have ids.
     pub(crate) ids: bool,
+    /// Whether counters are reset, of kinds that keep no account.
+    pub(crate) resets: bool,
 }
 
 /// Who likes things.
@@ -63,6 +65,9 @@ impl Clients {
         let burst = self.dice.below(requests);
         for request in 0..requests {
             sleep(self.dice.millis(0, pause * 2)).await;
+            if self.resets && self.dice.chance(150) {
+                self.reset().await;
+            }
             let events = if overflows && request == burst { Self::huge() } else { self.request() };
             let mut is_booked = false;
             for _ in 0..self.dice.between(1, 3) {
@@ -106,6 +111,17 @@ impl Clients {
     fn new_id(&self) -> String {
         let (a, b) = (self.dice.below(1 << 40), self.dice.below(1 << 40));
         if self.ids { format!(r#","id":"{a}-{b}""#) } else { String::new() }
+    }
+
+    /// Begins a counter anew, and does not wait for long.
+    async fn reset(&self) {
+        let Some(ingest) = self.ingest.lock().clone() else { return };
+        let kind = if self.likes { *self.dice.pick(&["view", "like"]) } else { "view" };
+        let counter = CounterId::new("default", kind, self.subject()).expect("a name");
+        let patience = self.dice.millis(10, 1_500);
+        let (counter, resetting) = (counter.clone(), async move { ingest.reset(&counter).await });
+        tracing::debug!(%counter, "reset");
+        timeout(patience, resetting).await.ok();
     }
 
     /// So much for the counter that is asked for most that a little more is too much.

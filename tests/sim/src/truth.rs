@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use tally_log::Record;
 use tally_proto::{
     Action, AsOf, CounterId, Decoded, Event, EventBatch, Kinds, Mode, Offset, Partition, RawEvent,
-    RetryWindow, decode_record, route,
+    Reset, RetryWindow, decode_record, route,
 };
 
 /// One partition of one version of the log, folded.
@@ -19,6 +19,8 @@ pub(crate) struct Truth {
     dead_letters: BTreeMap<(Offset, u32), String>,
     /// By counter of actors: where who is in changed, and to whom.
     sets: BTreeMap<CounterId, Vec<(Offset, SetState)>>,
+    /// By counter: where it began anew, and in which generation.
+    generations: BTreeMap<CounterId, Vec<(Offset, u64)>>,
     /// Every id that occurred, with its counter, and when.
     ids: Vec<(CounterId, String, i64)>,
     /// When the record at hand was appended.
@@ -40,6 +42,7 @@ impl Truth {
             totals: BTreeMap::new(),
             dead_letters: BTreeMap::new(),
             sets: BTreeMap::new(),
+            generations: BTreeMap::new(),
             ids: Vec::new(),
             now_ms: 0,
         }
@@ -51,6 +54,7 @@ impl Truth {
         self.now_ms = record.append_time_ms;
         match decode_record(record.content_type, &record.value) {
             Ok(Decoded::Batch(batch)) => self.batch(kinds, offset, &batch),
+            Ok(Decoded::Reset(reset)) => self.reset(offset, reset),
             Ok(Decoded::One(raw)) => self.event(kinds, (offset, 0), raw),
             Ok(Decoded::Array(items)) => {
                 for (index, item) in (0..).zip(items) {
@@ -118,6 +122,36 @@ impl Truth {
             Ok(event) => self.take(kinds, place, &event),
             Err(error) => self.refuse(place, error.code()),
         }
+    }
+
+    /// All kinds of the world's resets are declared.
+    fn reset(&mut self, offset: Offset, reset: Reset) {
+        let (partition, partitions) = self.place;
+        let subject = &reset.counter.subject;
+        let is_home = route(&subject.namespace, &subject.subject, 0, partitions) == partition;
+        let generation = match reset.generation {
+            Some(generation) => generation,
+            None if is_home => (1 << 44) + offset.0 + 1,
+            None => return self.refuse((offset, 0), "misrouted"),
+        };
+        if generation <= self.generation(&reset.counter, AsOf(u64::MAX)) {
+            return;
+        }
+        self.generations.entry(reset.counter.clone()).or_default().push((offset, generation));
+        self.totals.entry(reset.counter.clone()).or_default().push((offset, 0));
+        if &*reset.counter.kind == "like" {
+            let steps = self.sets.entry(reset.counter).or_default();
+            let spilled = steps.last().and_then(|(_, state)| state.spilled);
+            let spilled = spilled.map(|_| offset.as_of());
+            steps.push((offset, SetState { members: BTreeSet::new(), spilled }));
+        }
+    }
+
+    /// A counter's generation, taking in every record below `as_of`.
+    pub(crate) fn generation(&self, counter: &CounterId, as_of: AsOf) -> u64 {
+        let Some(steps) = self.generations.get(counter) else { return 0 };
+        let passed = steps.partition_point(|(offset, _)| as_of.covers(*offset));
+        passed.checked_sub(1).map_or(0, |last| steps[last].1)
     }
 
     fn refuse(&mut self, place: (Offset, u32), code: &str) {

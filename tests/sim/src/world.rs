@@ -256,6 +256,7 @@ impl World {
             subjects,
             likes: self.plan.likes,
             ids: self.plan.ids,
+            resets: self.plan.resets,
         }
     }
 
@@ -479,6 +480,7 @@ impl World {
                 readers.judge_actors(&self.log, partition).await;
             }
             self.judge_accounts();
+            self.oracle.judge_resets();
         }
     }
 
