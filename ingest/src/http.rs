@@ -3,6 +3,7 @@
 mod answer;
 mod body;
 mod counters;
+mod create;
 mod events;
 mod formats;
 
@@ -19,7 +20,7 @@ pub fn router(ingest: Arc<Ingest>) -> Router {
         .route("/v1/events", post(events::post_events))
         .route(
             "/v1/counters/{kind}/{subject}",
-            post(counters::post_verb).delete(counters::delete_counter),
+            post(counters::post_verb).put(create::put_counter).delete(counters::delete_counter),
         )
         .with_state(ingest)
 }

@@ -13,6 +13,7 @@ use tally_service::clock::SharedClock;
 use tally_service::health::Health;
 use tally_service::metrics::Metrics;
 use tally_service::mutant;
+use tally_store::{Created, FactStore, StoreError};
 use thiserror::Error;
 use tokio::sync::oneshot;
 
@@ -26,6 +27,8 @@ use crate::spread::{Now, Spreads};
 pub struct Context {
     /// Where events go.
     pub log: Arc<dyn EventLog>,
+    /// What createCounter said is kept there; no event waits for it.
+    pub store: Arc<dyn FactStore>,
     /// The epoch of the layout, for tokens.
     pub epoch: Epoch,
     /// The kinds that are declared.
@@ -49,9 +52,10 @@ pub struct Ingest {
     pub(crate) metrics: IngestMetrics,
     epoch: Epoch,
     log: Arc<dyn EventLog>,
+    pub(crate) store: Arc<dyn FactStore>,
     clock: SharedClock,
     budget: Budget,
-    spreads: Mutex<Spreads>,
+    spreads: Arc<Mutex<Spreads>>,
     /// By partition.
     queues: Vec<Queue>,
 }
@@ -108,8 +112,9 @@ impl Ingest {
         Ingest {
             kinds: context.kinds,
             log: context.log,
+            store: context.store,
             clock: context.clock,
-            spreads: Mutex::new(Spreads::new(partitions, slot_rate, context.seed)),
+            spreads: Arc::new(Mutex::new(Spreads::new(partitions, slot_rate, context.seed))),
             budget: Budget::new(context.settings.max_pending_events),
             settings: context.settings,
             metrics,
@@ -142,7 +147,7 @@ impl Ingest {
     /// Begins a counter anew in every partition; what was sent before counts no more. The partition
     /// of its slot 0 comes first, and names the generation.
     pub async fn reset(&self, counter: &CounterId) -> Result<Token, IngestError> {
-        let partitions = u32::try_from(self.queues.len()).unwrap_or(u32::MAX);
+        let partitions = self.partitions();
         let SubjectId { namespace, subject } = &counter.subject;
         let home = route(namespace, subject, 0, partitions);
         let first = Reset { counter: counter.clone(), generation: None };
@@ -179,10 +184,37 @@ impl Ingest {
         let mut spreads = self.spreads.lock();
         let dealt = spreads.deal(events, &Now { at, unix_ms, waiting: &waiting });
         let (counters, widest) = spreads.widest();
+        let warm = spreads.take_warm();
         drop(spreads);
+        warm.into_iter().for_each(|counter| self.ask_for_least(counter));
         self.metrics.spread_counters.set(i64::try_from(counters).unwrap_or(i64::MAX));
         self.metrics.widest_spread.set(i64::from(widest));
         dealt
+    }
+
+    /// Asks what createCounter said of a counter that has become warm; nobody waits for it, and if
+    /// the store is away the counter is asked for again.
+    fn ask_for_least(&self, counter: CounterId) {
+        let (store, spreads) = (self.store.clone(), self.spreads.clone());
+        tokio::spawn(async move {
+            if let Ok(created) = store.load_created(&counter).await {
+                let shards = created.map_or(1, |created| created.shards);
+                spreads.lock().set_least(&counter, shards);
+            }
+        });
+    }
+
+    /// Says how many slots a counter is dealt over at least; returns whether it was not known.
+    pub async fn create(&self, counter: &CounterId, shards: u32) -> Result<bool, StoreError> {
+        let is_new = self.store.load_created(counter).await?.is_none();
+        self.store.write_created(counter, Some(Created { shards })).await?;
+        self.spreads.lock().set_least(counter, shards);
+        Ok(is_new)
+    }
+
+    /// How many partitions there are.
+    pub(crate) fn partitions(&self) -> u32 {
+        u32::try_from(self.queues.len()).unwrap_or(u32::MAX)
     }
 
     /// Whether nothing waits for the log.

@@ -7,6 +7,7 @@ mod budget;
 mod http;
 mod ingest;
 mod metrics;
+mod predict;
 mod queue;
 mod settings;
 mod spread;

@@ -5,16 +5,16 @@
 //! know: a delta may go to any partition. Pure: time and load are arguments.
 //!
 //! Invariants: memory is bounded, whatever is counted (a sketch of the heaviest counters, and one
-//! place for each that is spread); what has a slot of its own (an actor, an id) keeps it.
+//! place for each that is spread, with what createCounter said of it); what has a slot of its own (an actor, an id) keeps it.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::hash::{BuildHasher, RandomState};
 use std::time::Duration;
 
 use datasketches::frequencies::{ErrorType, FrequentItemsSketch};
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
-use tally_proto::{Event, Partition, ShardChoice, route, slot_of};
+use tally_proto::{CounterId, Event, Partition, ShardChoice, SubjectId, route, slot_of};
 
 /// Rates are measured over so long.
 const WINDOW: Duration = Duration::from_millis(500);
@@ -27,6 +27,13 @@ const SAMPLE: u64 = 8;
 
 /// Places of the sketch: rates are right to 3.5 / 1,024 of all events.
 const SKETCH: usize = 1_024;
+
+/// A counter is warm at so much of what one slot takes: then it is asked what createCounter said.
+const WARM: u64 = 16;
+
+/// What createCounter said is asked again after so long, and known of so many counters at most.
+const LEAST_IS_NEWS: Duration = Duration::from_secs(60);
+const MOST_LEAST: usize = 10_000;
 
 /// What happens now, outside.
 pub(crate) struct Now<'n> {
@@ -49,6 +56,12 @@ pub(crate) struct Spreads {
     /// Counters with more than one slot, by the hash of their names: two that share a hash would
     /// share their spread, which does no harm.
     hot: HashMap<u64, Hot>,
+    /// What createCounter said of counters, as far as it was asked lately: the least spread.
+    least: HashMap<u64, u32>,
+    forget_least_at: Duration,
+    /// Counters that are warm, and of which that is not known.
+    asking: HashSet<u64>,
+    warm: Vec<CounterId>,
     /// Slots that were picked for the request at hand: deltas on one counter are summed there.
     picked: HashMap<u64, u32>,
     /// Events that went to each partition lately.
@@ -64,6 +77,12 @@ struct Hot {
     calm_since: Option<Duration>,
 }
 
+impl Hot {
+    fn new() -> Self {
+        Hot { spread: 1, turn: 0, calm_since: None }
+    }
+}
+
 impl Spreads {
     pub(crate) fn new(partitions: u32, slot_rate: u64, seed: u64) -> Self {
         Spreads {
@@ -73,6 +92,10 @@ impl Spreads {
             window_began: Duration::ZERO,
             seen: 0,
             hot: HashMap::new(),
+            least: HashMap::new(),
+            forget_least_at: Duration::ZERO,
+            asking: HashSet::new(),
+            warm: Vec::new(),
             picked: HashMap::new(),
             routed: vec![0; partitions as usize],
             rng: SmallRng::seed_from_u64(seed),
@@ -83,6 +106,26 @@ impl Spreads {
     /// How many counters have more than one slot, and the most that one has.
     pub(crate) fn widest(&self) -> (usize, u32) {
         (self.hot.len(), self.hot.values().map(|hot| hot.spread).max().unwrap_or(1))
+    }
+
+    /// Counters of which somebody should ask what createCounter said.
+    pub(crate) fn take_warm(&mut self) -> Vec<CounterId> {
+        std::mem::take(&mut self.warm)
+    }
+
+    /// What createCounter said: so many slots at least.
+    pub(crate) fn set_least(&mut self, counter: &CounterId, shards: u32) {
+        let SubjectId { namespace, subject } = &counter.subject;
+        let hash = self.hasher.hash_one((&**namespace, &*counter.kind, &**subject));
+        if self.least.len() >= MOST_LEAST {
+            self.least.clear(); // it is asked for again
+        }
+        let least = shards.clamp(1, self.partitions);
+        self.least.insert(hash, least);
+        if least > 1 {
+            let hot = self.hot.entry(hash).or_insert_with(Hot::new);
+            hot.spread = hot.spread.max(least);
+        }
     }
 
     /// The partition of each event of one request.
@@ -117,9 +160,13 @@ impl Spreads {
         if !is_sample && self.hot.is_empty() {
             return 0; // nearly always
         }
-        let hash = self.hasher.hash_one((event.namespace, &event.kind.name, event.subject));
+        let hash = self.hasher.hash_one((event.namespace, &*event.kind.name, event.subject));
         if is_sample {
             self.rates.update_with_count(hash, SAMPLE);
+            if self.asking.remove(&hash) {
+                let name = CounterId::new(event.namespace, &event.kind.name, event.subject);
+                self.warm.extend(name);
+            }
         }
         let Some(hot) = self.hot.get_mut(&hash) else { return 0 };
         let spread = hot.spread;
@@ -162,22 +209,34 @@ impl Spreads {
         let rate = |events: u64| u64::try_from(u128::from(events) * 1_000 / millis).unwrap_or(0);
         let rates = std::mem::replace(&mut self.rates, sketch());
         self.window_began = now;
+        if now >= self.forget_least_at {
+            self.least.clear();
+            self.forget_least_at = now + LEAST_IS_NEWS;
+        }
+        self.asking.clear();
         for row in rates.frequent_items(ErrorType::NoFalsePositives) {
-            let wanted = self.wanted(rate(row.lower_bound()));
+            let rate = rate(row.lower_bound());
+            if rate >= self.slot_rate / WARM && !self.least.contains_key(row.item()) {
+                self.asking.insert(*row.item());
+            }
+            let wanted = self.wanted(rate);
             if wanted > 1 {
-                let new = || Hot { spread: 1, turn: 0, calm_since: None };
-                let hot = self.hot.entry(*row.item()).or_insert_with(new);
+                let hot = self.hot.entry(*row.item()).or_insert_with(Hot::new);
                 hot.spread = hot.spread.max(wanted);
             }
         }
         for (counter, hot) in &mut self.hot {
+            let least = self.least.get(counter).copied().unwrap_or(1);
+            if hot.spread <= least {
+                continue;
+            }
             // Less must do with room to spare, or it would go to and fro.
             let rate = rate(rates.estimate(counter));
             let half = u64::from(hot.spread / 2) * self.slot_rate;
             if rate > half - half / 4 {
                 hot.calm_since = None;
             } else if now.saturating_sub(*hot.calm_since.get_or_insert(now)) >= CALM {
-                hot.spread /= 2;
+                hot.spread = (hot.spread / 2).max(least);
                 hot.calm_since = Some(now);
             }
         }
@@ -240,6 +299,25 @@ mod tests {
         burst(&mut spreads, second * 29, second * 50, 500);
         assert_eq!(spreads.widest(), (0, 1));
         assert_eq!(burst(&mut spreads, second * 80, second, 500), 1);
+    }
+
+    #[test]
+    fn a_counter_that_was_created_with_shards_has_so_many_at_least() {
+        let mut spreads = Spreads::new(PARTITIONS, 1_000, 1);
+        let second = Duration::from_secs(1);
+        burst(&mut spreads, second, second * 2, 20);
+        assert_eq!(spreads.take_warm(), [], "it is cold: nobody asks");
+        burst(&mut spreads, second * 3, second * 2, 400);
+        let counter = CounterId::new("default", "view", "viral").unwrap();
+        assert_eq!(spreads.take_warm().first(), Some(&counter));
+        spreads.set_least(&counter, 8);
+        assert!(burst(&mut spreads, second * 5, second * 20, 400) >= 5);
+        assert_eq!(spreads.widest(), (1, 8), "however calm it is");
+        assert_eq!(spreads.take_warm(), [], "it is known");
+        burst(&mut spreads, second * 26, second * 3, 15_000);
+        assert_eq!(spreads.widest(), (1, 16), "and more when it is hot");
+        burst(&mut spreads, second * 70, second * 3, 400);
+        assert_eq!(spreads.take_warm().first(), Some(&counter), "it is asked again now and then");
     }
 
     #[test]

@@ -10,7 +10,7 @@ use tally_proto::{
 };
 
 use crate::port::FactStore;
-use crate::rows::{DeadLetter, FactRow, LedgerRow, Progress};
+use crate::rows::{Created, DeadLetter, FactRow, LedgerRow, Progress};
 
 /// Runs the suite on an empty store.
 pub async fn run(store: Arc<dyn FactStore>) {
@@ -26,6 +26,7 @@ pub async fn run(store: Arc<dyn FactStore>) {
     every_subject_is_listed_once(&*store).await;
     a_subject_has_all_its_kinds_and_partitions(&*store).await;
     the_highest_lane_is_the_one_in_use(&*store).await;
+    what_was_said_last_of_a_counter_stays(&*store).await;
     the_newest_checkpoint_stays(&*store).await;
     progress_is_overwritten(&*store).await;
     a_dead_letter_is_kept_once(&*store).await;
@@ -207,6 +208,19 @@ async fn the_highest_lane_is_the_one_in_use(store: &dyn FactStore) {
     let mut read = store.read_subject(&asked[0].subject).await.unwrap();
     read.sort_by_key(|row| row.partition);
     assert_eq!(read, [used, other]);
+}
+
+async fn what_was_said_last_of_a_counter_stays(store: &dyn FactStore) {
+    let counter = CounterId::new("default", "view", "created").unwrap();
+    let other = CounterId::new("eu", "view", "created").unwrap();
+    assert_eq!(store.load_created(&counter).await, Ok(None));
+    for shards in [8, 4] {
+        store.write_created(&counter, Some(Created { shards })).await.unwrap();
+        assert_eq!(store.load_created(&counter).await, Ok(Some(Created { shards })));
+    }
+    assert_eq!(store.load_created(&other).await, Ok(None));
+    store.write_created(&counter, None).await.unwrap();
+    assert_eq!(store.load_created(&counter).await, Ok(None));
 }
 
 async fn the_newest_checkpoint_stays(store: &dyn FactStore) {

@@ -6,6 +6,7 @@
 
 mod checkpoints;
 mod checks;
+mod created;
 mod dead_letters;
 mod facts;
 mod layout;
@@ -19,11 +20,12 @@ use async_trait::async_trait;
 use tally_proto::{Checkpoint, CounterId, Fact, Lane, Layout, LedgerEntry, Partition, SubjectId};
 
 use crate::port::{FactStore, StoreError};
-use crate::rows::{DeadLetter, FactRow, LedgerRow, Progress};
+use crate::rows::{Created, DeadLetter, FactRow, LedgerRow, Progress};
 
 pub use settings::CqlSettings;
 
 use checkpoints::Checkpoints;
+use created::CreatedRows;
 use dead_letters::DeadLetters;
 use facts::Facts;
 use layout::Layouts;
@@ -38,6 +40,7 @@ pub struct CqlStore {
     facts: Facts,
     ledger: Ledger,
     progress: ProgressRows,
+    created: CreatedRows,
     dead_letters: DeadLetters,
 }
 
@@ -60,6 +63,7 @@ impl CqlStore {
             facts: Facts::prepare(&cql).await?,
             ledger: Ledger::prepare(&cql).await?,
             progress: ProgressRows::prepare(&cql).await?,
+            created: CreatedRows::prepare(&cql).await?,
             dead_letters: DeadLetters::prepare(&cql).await?,
         })
     }
@@ -150,6 +154,18 @@ impl FactStore for CqlStore {
         limit: usize,
     ) -> Result<Vec<SubjectId>, StoreError> {
         self.facts.list_subjects(after, limit).await
+    }
+
+    async fn load_created(&self, counter: &CounterId) -> Result<Option<Created>, StoreError> {
+        self.created.load(counter).await
+    }
+
+    async fn write_created(
+        &self,
+        counter: &CounterId,
+        created: Option<Created>,
+    ) -> Result<(), StoreError> {
+        self.created.write(counter, created).await
     }
 
     async fn write_progress(&self, rows: &[Progress]) -> Result<(), StoreError> {

@@ -3,6 +3,7 @@
 //! Invariant: one process holds the folder, and one writer at a time compares stamps, so the
 //! newest fact stays; every write is on the disk before it is acknowledged.
 
+mod created;
 mod keys;
 mod ledger;
 
@@ -20,7 +21,7 @@ use tally_proto::{
 use tally_service::stopper::Stopper;
 
 use crate::port::{FactStore, StoreError};
-use crate::rows::{DeadLetter, FactRow, LedgerRow, Progress};
+use crate::rows::{Created, DeadLetter, FactRow, LedgerRow, Progress};
 
 /// The version of the folder's contents.
 const FORMAT: &[u8] = b"tally-store 1";
@@ -36,6 +37,7 @@ struct Tables {
     facts: Keyspace,
     ledger: Keyspace,
     progress: Keyspace,
+    created: Keyspace,
     dead_letters: Keyspace,
     /// Held while stamps are compared and written.
     writer: Mutex<()>,
@@ -96,6 +98,7 @@ impl EmbeddedStore {
             facts: keyspace("facts")?,
             ledger: keyspace("ledger")?,
             progress: keyspace("progress")?,
+            created: keyspace("counters")?,
             dead_letters: keyspace("dead_letters")?,
             meta,
             database,
@@ -393,6 +396,20 @@ impl FactStore for EmbeddedStore {
     ) -> Result<Vec<SubjectId>, StoreError> {
         let after = after.cloned();
         self.blocking(move |tables| tables.list_subjects(after.as_ref(), limit)).await
+    }
+
+    async fn load_created(&self, counter: &CounterId) -> Result<Option<Created>, StoreError> {
+        let counter = counter.clone();
+        self.blocking(move |tables| tables.load_created(&counter)).await
+    }
+
+    async fn write_created(
+        &self,
+        counter: &CounterId,
+        created: Option<Created>,
+    ) -> Result<(), StoreError> {
+        let counter = counter.clone();
+        self.blocking(move |tables| tables.write_created(&counter, created)).await
     }
 
     async fn write_progress(&self, rows: &[Progress]) -> Result<(), StoreError> {

@@ -13,4 +13,4 @@ mod rows;
 
 pub use memory::MemoryStore;
 pub use port::{FactStore, StoreError};
-pub use rows::{DeadLetter, FactRow, LedgerRow, Progress, day_of};
+pub use rows::{Created, DeadLetter, FactRow, LedgerRow, Progress, day_of};

@@ -10,7 +10,7 @@ use tally_proto::{
 };
 
 use crate::port::{FactStore, StoreError};
-use crate::rows::{DeadLetter, FactRow, LedgerRow, Progress};
+use crate::rows::{Created, DeadLetter, FactRow, LedgerRow, Progress};
 
 /// A store in memory.
 #[derive(Debug, Default)]
@@ -23,6 +23,7 @@ struct Tables {
     facts: BTreeMap<SubjectId, BTreeMap<FactKey, Fact>>,
     ledger: BTreeMap<(CounterId, Box<str>), LedgerEntry>,
     progress: BTreeMap<(Partition, Box<str>), Progress>,
+    created: BTreeMap<CounterId, Created>,
     dead_letters: BTreeMap<(Partition, i32, Offset, u32), DeadLetter>,
 }
 
@@ -153,6 +154,23 @@ impl FactStore for MemoryStore {
         let tables = self.0.lock();
         let subjects = tables.facts.range::<SubjectId, _>((from, Bound::Unbounded));
         Ok(subjects.take(limit).map(|(subject, _)| subject.clone()).collect())
+    }
+
+    async fn load_created(&self, counter: &CounterId) -> Result<Option<Created>, StoreError> {
+        Ok(self.0.lock().created.get(counter).copied())
+    }
+
+    async fn write_created(
+        &self,
+        counter: &CounterId,
+        created: Option<Created>,
+    ) -> Result<(), StoreError> {
+        let mut tables = self.0.lock();
+        match created {
+            Some(created) => tables.created.insert(counter.clone(), created),
+            None => tables.created.remove(counter),
+        };
+        Ok(())
     }
 
     async fn write_progress(&self, rows: &[Progress]) -> Result<(), StoreError> {

@@ -10,7 +10,7 @@ use tally_proto::{
 };
 use thiserror::Error;
 
-use crate::rows::{DeadLetter, FactRow, LedgerRow, Progress};
+use crate::rows::{Created, DeadLetter, FactRow, LedgerRow, Progress};
 
 /// Why the store did not do what it was asked.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
@@ -122,6 +122,16 @@ pub trait FactStore: Send + Sync + 'static {
         after: Option<&SubjectId>,
         limit: usize,
     ) -> Result<Vec<SubjectId>, StoreError>;
+
+    /// What createCounter said of a counter, if anything.
+    async fn load_created(&self, counter: &CounterId) -> Result<Option<Created>, StoreError>;
+
+    /// Writes what createCounter said, or takes it away; who writes last is right.
+    async fn write_created(
+        &self,
+        counter: &CounterId,
+        created: Option<Created>,
+    ) -> Result<(), StoreError>;
 
     /// Overwrites progress rows.
     async fn write_progress(&self, rows: &[Progress]) -> Result<(), StoreError>;

@@ -1,6 +1,7 @@
 //! The rows that every store keeps, beside layout and checkpoints.
 
 use bytes::Bytes;
+use serde::{Deserialize, Serialize};
 use tally_proto::{AsOf, CounterId, Fact, Lane, LedgerEntry, Offset, Partition};
 
 /// One fact with its key.
@@ -25,6 +26,13 @@ pub struct LedgerRow {
     pub actor: Box<str>,
     /// In or out.
     pub entry: LedgerEntry,
+}
+
+/// What createCounter said of a counter. A plain row: overwritten, never a fact.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Created {
+    /// The least number of slots that its plain deltas are dealt over, once it is warm.
+    pub shards: u32,
 }
 
 /// How far one aggregator has folded a partition. A plain row: overwritten, never a fact.

@@ -89,6 +89,8 @@ pub(crate) enum Command {
     Get(GetArgs),
     /// Add to a counter
     Add(AddArgs),
+    /// Say how many shards a counter will need, or by what that is to be predicted
+    Create(CreateArgs),
     /// Begin a counter anew: its total is 0, and nobody is in
     Reset(GetArgs),
     /// Let an actor like a subject, once, however often it is said
@@ -154,6 +156,29 @@ pub(crate) struct AddArgs {
     /// Counts once, however often it is sent with this id
     #[arg(long)]
     pub(crate) id: Option<String>,
+    /// The namespace of the subject
+    #[arg(long)]
+    pub(crate) namespace: Option<String>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct CreateArgs {
+    /// Such as view
+    pub(crate) kind: String,
+    /// Such as video:123
+    pub(crate) subject: String,
+    /// So many, once it is warm; a hot counter takes more by itself
+    #[arg(long, conflicts_with_all = ["followers", "visibility", "trending"])]
+    pub(crate) shards: Option<u32>,
+    /// How many will hear of it
+    #[arg(long)]
+    pub(crate) followers: Option<u64>,
+    /// Who may see it: public, unlisted or private
+    #[arg(long)]
+    pub(crate) visibility: Option<String>,
+    /// It is shown to people who do not follow
+    #[arg(long)]
+    pub(crate) trending: bool,
     /// The namespace of the subject
     #[arg(long)]
     pub(crate) namespace: Option<String>,

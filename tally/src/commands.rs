@@ -63,6 +63,7 @@ async fn dispatch(
         Command::Setup => setup::run(&loaded.settings).await,
         Command::Get(args) => counters::get(&client, output, &args).await,
         Command::Add(args) => counters::add(&client, output, &args).await,
+        Command::Create(args) => counters::create(&client, output, &args).await,
         Command::Reset(args) => counters::reset(&client, output, &args).await,
         Command::Like(args) => counters::like(&client, output, &args).await,
         Command::Route(args) => route::run(&loaded.settings, output, &args),

@@ -130,6 +130,7 @@ impl Process {
     fn ingest(&self) -> Ingest {
         Ingest::start(tally_ingest::Context {
             log: self.backends.log.clone(),
+            store: self.backends.store.clone(),
             epoch: self.backends.epoch,
             kinds: self.kinds.clone(),
             settings: self.settings.ingest.clone(),

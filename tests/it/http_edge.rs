@@ -47,6 +47,10 @@ impl Served {
         self.post("/v1/events", "application/json", body.to_string()).await
     }
 
+    async fn put(&self, path: &str, body: Value) -> Answer {
+        Answer::of(self.http.put(self.url(path)).body(body.to_string())).await
+    }
+
     async fn get(&self, path: &str) -> Answer {
         Answer::of(self.http.get(self.url(path))).await
     }
@@ -212,6 +216,41 @@ async fn a_bad_item_spoils_itself_only() {
     none.is_problem(422, "all_rejected");
     assert_eq!(none.body["rejected"].as_array().unwrap().len(), 2);
     served.wait_total("view/m", "2").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_counter_may_be_created_with_shards_or_hints() {
+    let served = Served::new(&[]).await;
+    let hints = json!({"followers": 12_000_000, "visibility": "public", "trending": true});
+    for (path, body, status, shards) in [
+        ("view/made", json!({"shards": 4}), 201, 4),
+        ("view/made", json!({"shards": 4}), 200, 4),
+        ("view/made", json!({"shards": 999}), 200, 8), // as many as there are partitions
+        ("view/made?namespace=eu", json!({}), 201, 1),
+        ("view/famous", hints.clone(), 201, 8),
+        ("like/famous", hints, 201, 8),
+    ] {
+        let answer = served.put(&format!("/v1/counters/{path}"), body).await;
+        assert_eq!((answer.status, &answer.body["shards"]), (status, &json!(shards)), "{path}");
+    }
+    for (path, body, status, code) in [
+        ("like/a", json!({"shards": 4}), 422, "shards_on_set"),
+        ("view/a", json!({"shards": 0}), 422, "no_shards"),
+        ("view/a", json!({"shards": 2, "followers": 1}), 400, "malformed"),
+        ("view/a", json!({"visibility": "none"}), 400, "malformed"),
+        ("nope/a", json!({}), 404, "unknown_kind"),
+        ("view/a%20b", json!({}), 400, "bad_name"),
+    ] {
+        served.put(&format!("/v1/counters/{path}"), body).await.is_problem(status, code);
+    }
+    served.wait_total("view/made", "0").await;
+    assert_eq!(served.json(json!({"kind": "view", "subject": "made"})).await.status, 200);
+    served.wait_total("view/made", "1").await;
+    let gone = served.http.delete(served.url("/v1/counters/view/made"));
+    assert_eq!(gone.send().await.unwrap().status(), 200);
+    served.wait_total("view/made", "0").await;
+    let again = served.put("/v1/counters/view/made", json!({"shards": 2})).await;
+    assert_eq!(again.status, 201, "it was gone");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -44,7 +44,7 @@ fn dependencies_go_one_way() {
         ("service", &[]),
         ("log", &["proto", "service"]),
         ("store", &["proto", "service"]),
-        ("ingest", &["log", "proto", "service"]),
+        ("ingest", &["log", "proto", "service", "store"]),
         ("aggregator", &["log", "proto", "service", "store"]),
         ("reader", &["proto", "service", "store"]),
         ("tally", &["aggregator", "ingest", "log", "proto", "reader", "service", "store"]),

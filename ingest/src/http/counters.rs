@@ -13,7 +13,7 @@ use tally_proto::{CounterId, DEFAULT_NAMESPACE, RawEvent};
 use tally_service::http::Problem;
 
 use super::answer::{self, Ack};
-use super::body;
+use super::{body, create};
 use crate::ingest::Ingest;
 
 #[derive(Debug, Deserialize)]
@@ -76,7 +76,7 @@ async fn add(
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct CounterQuery {
-    namespace: Option<String>,
+    pub(super) namespace: Option<String>,
 }
 
 /// A counter is gone, and may be used again at once.
@@ -87,7 +87,10 @@ pub(super) async fn delete_counter(
 ) -> Result<Response, Problem> {
     let Path((kind, subject)) = path?;
     let Query(query) = query?;
-    reset(&ingest, (&kind, &subject), &query.namespace).await
+    let answer = reset(&ingest, (&kind, &subject), &query.namespace).await?;
+    let counter = counter(&ingest, (&kind, &subject), &query.namespace)?;
+    ingest.store.write_created(&counter, None).await.map_err(create::store_away)?;
+    Ok(answer)
 }
 
 /// Begins a counter anew: answered when every partition has it in its log.
@@ -102,7 +105,7 @@ async fn reset(
 }
 
 /// The counter that a path names.
-fn counter(
+pub(super) fn counter(
     ingest: &Ingest,
     (kind, subject): (&str, &str),
     namespace: &Option<String>,

@@ -11,7 +11,7 @@ use super::settings::CqlSettings;
 use crate::port::StoreError;
 
 /// The steps, oldest first. One that was released is never changed; a new one is added.
-const STEPS: [&str; 6] = [
+const STEPS: [&str; 7] = [
     "CREATE TABLE IF NOT EXISTS {}.layout (id int PRIMARY KEY, layout text)",
     "CREATE TABLE IF NOT EXISTS {}.checkpoints (partition int PRIMARY KEY, checkpoint blob)",
     "CREATE TABLE IF NOT EXISTS {}.progress (partition int, aggregator text, as_of bigint, \
@@ -25,6 +25,8 @@ const STEPS: [&str; 6] = [
     "CREATE TABLE IF NOT EXISTS {}.ledger (namespace text, subject text, kind text, bucket int, \
      actor text, entry blob, PRIMARY KEY ((namespace, subject, kind, bucket), actor)) \
      WITH compaction = {'class': 'LeveledCompactionStrategy'}",
+    "CREATE TABLE IF NOT EXISTS {}.counters (namespace text, subject text, kind text, shards int, \
+     PRIMARY KEY ((namespace, subject), kind))",
 ];
 
 const MIGRATIONS: &str =

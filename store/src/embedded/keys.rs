@@ -39,6 +39,13 @@ pub(super) fn lanes(counter: &CounterId, partition: Partition) -> Vec<u8> {
     key
 }
 
+/// Subject, kind.
+pub(super) fn created(counter: &CounterId) -> Vec<u8> {
+    let mut key = subject(&counter.subject);
+    key.extend(counter.kind.as_bytes());
+    key
+}
+
 /// Lanes, lane.
 pub(super) fn fact(row: &FactRow) -> Vec<u8> {
     let mut key = lanes(&row.counter, row.partition);

@@ -1,10 +1,10 @@
-//! `tally get`, `tally add`, `tally like` and `tally reset`.
+//! `tally get`, `tally add`, `tally like`, `tally create` and `tally reset`.
 
 use reqwest::Method;
 use serde_json::json;
 use tally_proto::api::{Accepted, CounterAnswer, Total};
 
-use crate::cli::{AddArgs, GetArgs, LikeArgs, Output};
+use crate::cli::{AddArgs, CreateArgs, GetArgs, LikeArgs, Output};
 use crate::client::Client;
 use crate::output;
 
@@ -31,6 +31,30 @@ pub(crate) async fn add(client: &Client, output: Output, args: &AddArgs) -> anyh
         event["id"] = id.as_str().into();
     }
     write(client, output, counter, event).await
+}
+
+pub(crate) async fn create(
+    client: &Client,
+    output: Output,
+    args: &CreateArgs,
+) -> anyhow::Result<()> {
+    let mut wish = json!({});
+    if let Some(shards) = args.shards {
+        wish["shards"] = shards.into();
+    }
+    if let Some(followers) = args.followers {
+        wish["followers"] = followers.into();
+    }
+    if let Some(visibility) = &args.visibility {
+        wish["visibility"] = visibility.as_str().into();
+    }
+    if args.trending {
+        wish["trending"] = true.into();
+    }
+    let path = format!("/v1/counters/{}/{}", args.kind, args.subject);
+    let request = client.request(Method::PUT, &path).query(&namespace(args.namespace.as_deref()));
+    let answer: serde_json::Value = client.json(request.json(&wish)).await?;
+    output::print(output, &answer, |answer| format!("{} shards at least", answer["shards"]))
 }
 
 pub(crate) async fn reset(client: &Client, output: Output, args: &GetArgs) -> anyhow::Result<()> {

@@ -188,6 +188,7 @@ impl World {
     fn start_ingest(&self) {
         let ingest = Ingest::start(tally_ingest::Context {
             log: self.log.of(&self.process("ingest")),
+            store: self.store.of(&self.process("ingest")),
             epoch: self.epoch,
             kinds: self.kinds.clone(),
             settings: IngestSettings {

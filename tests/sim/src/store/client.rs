@@ -11,7 +11,7 @@ use tally_proto::{
     Stamp, SubjectId,
 };
 use tally_service::mutant;
-use tally_store::{DeadLetter, FactRow, FactStore, LedgerRow, Progress, StoreError};
+use tally_store::{Created, DeadLetter, FactRow, FactStore, LedgerRow, Progress, StoreError};
 use tokio::sync::Notify;
 use tokio::time::{sleep, timeout};
 
@@ -319,6 +319,14 @@ impl FactStore for Client {
         subjects.dedup();
         subjects.truncate(limit);
         Ok(subjects)
+    }
+
+    async fn load_created(&self, _: &CounterId) -> Result<Option<Created>, StoreError> {
+        Ok(None) // nobody creates counters here
+    }
+
+    async fn write_created(&self, _: &CounterId, _: Option<Created>) -> Result<(), StoreError> {
+        Ok(())
     }
 
     async fn write_progress(&self, rows: &[Progress]) -> Result<(), StoreError> {
