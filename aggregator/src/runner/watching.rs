@@ -7,6 +7,7 @@ use tally_proto::{Offset, Partition};
 use tally_store::Progress;
 
 use super::Runner;
+use crate::metrics::of;
 use crate::owned::{Owned, Phase};
 use crate::recognise::Known;
 
@@ -51,15 +52,16 @@ impl Runner {
             let Some(engine) = owned.engine() else { continue };
             let lag = end.0.saturating_sub(engine.durable().0);
             let gauge = |value: u64| i64::try_from(value).unwrap_or(i64::MAX);
-            let metrics = &self.metrics;
-            metrics.lag.get_or_create(&partition.into()).set(gauge(lag));
-            metrics.next_offset.get_or_create(&partition.into()).set(gauge(engine.next().0));
+            let (metrics, label) = (&self.metrics, of(partition));
+            metrics.lag.get_or_create(&label).set(gauge(lag));
+            metrics.next_offset.get_or_create(&label).set(gauge(engine.next().0));
             let counters = engine.counters() as u64;
-            metrics.counters.get_or_create(&partition.into()).set(gauge(counters));
+            metrics.counters.get_or_create(&label).set(gauge(counters));
             metrics.events.inc_by(engine.take_folded_events());
             metrics.repeats.inc_by(engine.take_repeats());
-            let (next, is_idle) = (engine.next(), engine.next() == engine.durable());
-            if is_idle && end > next.next() && owned.caught_up.stands_at(end) {
+            let next = engine.next();
+            let waits_for_records = next == engine.durable() || engine.is_refilling();
+            if waits_for_records && end > next.next() && owned.caught_up.stands_at(end) {
                 let assignment = owned.assignment;
                 let task = self.work.clone().look_at_tail(partition, next, end);
                 self.send(partition, assignment, task);

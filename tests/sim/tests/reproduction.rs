@@ -15,6 +15,11 @@ const FOUND: &[(u64, &str)] = &[
     (10_009_063, "an owner that froze while it was opened counted what replaced the log meanwhile"),
     (10_204_380, "the same, while it compared the log with what it knew"),
     (20_003_152, "a tail whose beginning retention had taken was called empty, and so caught up"),
+    (
+        300_068_759,
+        "records that the consumer left out were never asked for while a window was read",
+    ),
+    (300_113_993, "the same"),
 ];
 
 #[test]
