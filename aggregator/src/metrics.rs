@@ -2,24 +2,16 @@
 
 use std::time::Duration;
 
-use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use tally_proto::Partition;
-use tally_service::metrics::Metrics;
+use tally_service::metrics::{ByPartition, Metrics};
 
-/// The label of what is measured per partition.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-pub(crate) struct ByPartition {
-    partition: u32,
-}
-
-impl From<Partition> for ByPartition {
-    fn from(partition: Partition) -> Self {
-        ByPartition { partition: partition.0 }
-    }
+/// The label of a partition.
+pub(crate) fn of(partition: Partition) -> ByPartition {
+    ByPartition { partition: partition.0 }
 }
 
 /// What an aggregator counts of itself.
@@ -77,7 +69,7 @@ impl AggregatorMetrics {
 
     pub(crate) fn forget(&self, partition: Partition) {
         for family in [&self.lag, &self.next_offset, &self.counters, &self.stopped] {
-            family.remove(&partition.into());
+            family.remove(&of(partition));
         }
     }
 

@@ -18,7 +18,7 @@ use tally_store::FactStore;
 use tokio::task::JoinSet;
 
 use crate::engine::{Engine, EngineLimits};
-use crate::metrics::AggregatorMetrics;
+use crate::metrics::{self, AggregatorMetrics};
 use crate::owned::{Next, Owned};
 use crate::poller::Poller;
 use crate::settings::{AggregatorSettings, FlushSettings, parse_partitions};
@@ -378,7 +378,7 @@ impl Runner {
         let now = self.now();
         tracing::error!(partition = partition.0, why, "partition stopped, an operator must look");
         self.work.health.not_ready(&part(partition), why);
-        self.metrics.stopped.get_or_create(&partition.into()).set(1);
+        self.metrics.stopped.get_or_create(&metrics::of(partition)).set(1);
         self.poller.pause(partition);
         if let Some(owned) = self.owned.get_mut(&partition) {
             owned.stop(now);

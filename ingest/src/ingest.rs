@@ -11,7 +11,7 @@ use tally_proto::{
 };
 use tally_service::clock::SharedClock;
 use tally_service::health::Health;
-use tally_service::metrics::Metrics;
+use tally_service::metrics::{ByPartition, Metrics};
 use tally_service::mutant;
 use tally_store::{Created, FactStore, StoreError};
 use thiserror::Error;
@@ -135,7 +135,8 @@ impl Ingest {
         for chunk in routed.chunk_by(|a, b| a.0 == b.0) {
             let partition = chunk[0].0;
             let Some(queue) = self.queues.get(partition.0 as usize) else { continue };
-            self.metrics.routed.get_or_create(&partition.into()).inc_by(chunk.len() as u64);
+            let label = ByPartition { partition: partition.0 };
+            self.metrics.routed.get_or_create(&label).inc_by(chunk.len() as u64);
             let queued = queue.push(chunk.iter().map(|(_, event)| **event), &mut room);
             answers.extend(queued.into_iter().map(|answer| (partition, answer)));
         }

@@ -5,25 +5,12 @@ use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
-use tally_proto::Partition;
-use tally_service::metrics::Metrics;
+use tally_service::metrics::{ByPartition, Metrics};
 
 /// The label of what was refused.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub(crate) struct ByCode {
     pub(crate) code: String,
-}
-
-/// The label of what is counted per partition.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-pub(crate) struct ByPartition {
-    partition: u32,
-}
-
-impl From<Partition> for ByPartition {
-    fn from(partition: Partition) -> Self {
-        ByPartition { partition: partition.0 }
-    }
 }
 
 /// What ingest counts of itself.

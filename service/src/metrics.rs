@@ -3,8 +3,16 @@
 use std::sync::Arc;
 
 use parking_lot::Mutex;
+use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::encoding::text::encode;
 use prometheus_client::registry::Registry;
+
+/// The label of what is measured per partition.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub struct ByPartition {
+    /// Its number.
+    pub partition: u32,
+}
 
 /// The registry that every part of a process registers with. Clones share it.
 #[derive(Debug, Clone)]

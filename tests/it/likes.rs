@@ -2,7 +2,6 @@
 //! actors that are in, and everybody is where they put themselves last.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Mutex;
 use std::time::Duration;
 
 use rand::rngs::StdRng;
@@ -10,7 +9,7 @@ use rand::seq::SliceRandom;
 use rand::{RngExt, SeedableRng};
 use serde_json::json;
 
-use crate::support::{Process, Site, get, post_until_answered, unix_ms, wait_until};
+use crate::support::{Mortal, Site, get, post_until_answered, unix_ms, wait_until};
 
 /// Subjects that the world likes, and subjects that few do.
 const HOT: usize = 3;
@@ -123,21 +122,14 @@ async fn likes_are_exact_through_retries_and_kills_of_the_whole_process() {
     let settings =
         BTreeMap::from([("TALLY__DATA_DIR".to_owned(), folder.path().display().to_string())]);
     let rounds = rounds();
-    let mut tally = Process::start(&["serve"], &settings).await;
-    let url = Mutex::new(tally.url.clone());
+    let mut tally = Mortal::start(settings).await;
     for (seed, round) in (0..).zip(&rounds) {
-        let mut sending = std::pin::pin!(send(|| url.lock().unwrap().clone(), round, seed));
-        while tokio::time::timeout(Duration::from_millis(1_100), &mut sending).await.is_err() {
-            tally.kill();
-            tally = Process::start(&["serve"], &settings).await;
-            url.lock().unwrap().clone_from(&tally.url);
-        }
-        tally.kill();
-        tally = Process::start(&["serve"], &settings).await;
-        url.lock().unwrap().clone_from(&tally.url);
+        let url = tally.url.clone();
+        let sending = send(|| url.lock().unwrap().clone(), round, seed);
+        tally.live_through(sending, Duration::from_millis(1_100)).await;
     }
-    judge(&tally.url, &rounds).await;
-    assert!(tally.stop().await.success());
+    judge(&tally.process.url, &rounds).await;
+    assert!(tally.process.stop().await.success());
 }
 
 #[tokio::test(flavor = "multi_thread")]

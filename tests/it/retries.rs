@@ -2,7 +2,6 @@
 //! crash, or for no reason at all, a total is the sum over distinct ids.
 
 use std::collections::BTreeMap;
-use std::sync::Mutex;
 use std::time::Duration;
 
 use rand::rngs::StdRng;
@@ -10,7 +9,7 @@ use rand::seq::SliceRandom;
 use rand::{RngExt, SeedableRng};
 use serde_json::json;
 
-use crate::support::{Process, Site, get, post_until_answered, unix_ms, wait_until};
+use crate::support::{Mortal, Site, get, post_until_answered, unix_ms, wait_until};
 
 /// An event: id, subject, delta.
 type Event = (String, String, i64);
@@ -61,23 +60,16 @@ async fn retries_are_counted_once_through_kills_of_the_whole_process() {
     let settings =
         BTreeMap::from([("TALLY__DATA_DIR".to_owned(), folder.path().display().to_string())]);
     let rounds: Vec<Vec<Event>> = (0..3).map(events).collect();
-    let mut tally = Process::start(&["serve"], &settings).await;
-    let url = Mutex::new(tally.url.clone());
+    let mut tally = Mortal::start(settings).await;
     for (seed, round) in (0..).zip(&rounds) {
-        let mut sending = std::pin::pin!(send(|| url.lock().unwrap().clone(), round, seed));
-        while tokio::time::timeout(Duration::from_millis(700), &mut sending).await.is_err() {
-            tally.kill();
-            tally = Process::start(&["serve"], &settings).await;
-            url.lock().unwrap().clone_from(&tally.url);
-        }
-        tally.kill();
-        tally = Process::start(&["serve"], &settings).await;
-        url.lock().unwrap().clone_from(&tally.url);
+        let url = tally.url.clone();
+        let sending = send(|| url.lock().unwrap().clone(), round, seed);
+        tally.live_through(sending, Duration::from_millis(700)).await;
         // Long after it was counted and the process has forgotten all: sent once more.
-        send(|| tally.url.clone(), &round[..500], seed).await;
+        send(|| tally.process.url.clone(), &round[..500], seed).await;
     }
-    judge(&tally.url, &rounds).await;
-    assert!(tally.stop().await.success());
+    judge(&tally.process.url, &rounds).await;
+    assert!(tally.process.stop().await.success());
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -76,8 +76,8 @@ impl Process {
         let file = std::fs::File::create(&log).unwrap();
         let child = Command::new(binary())
             .args(args)
-            .envs(settings)
             .env("TALLY__LISTEN", "127.0.0.1:0")
+            .envs(settings)
             .stdin(Stdio::null())
             .stdout(file.try_clone().unwrap())
             .stderr(file)
@@ -114,6 +114,11 @@ impl Process {
 
     /// kill -9.
     pub(crate) fn kill(mut self) {
+        self.die();
+    }
+
+    /// kill -9, of a process that is to be replaced.
+    pub(crate) fn die(&mut self) {
         self.child.kill().unwrap();
         self.child.wait().unwrap();
     }
