@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, clippy::disallowed_methods, clippy::too_many_lines)]
 
 mod burst;
+mod clients;
 mod contracts;
 mod documents;
 mod drills;
