@@ -144,7 +144,9 @@ impl Work {
                 let (key, content_type) = (Bytes::new(), ContentType::Control);
                 let record = NewRecord { key, value: value.clone(), content_type };
                 let appended = self.log.append(to, record).await;
-                appended.map_err(|error| StoreError::Unavailable(error.to_string()))?;
+                self.health.report("log", appended.as_ref().err());
+                let why = |error| format!("a reset was not carried on: {error}");
+                appended.map_err(|error| StoreError::Unavailable(why(error)))?;
             }
         }
         Ok(())

@@ -48,8 +48,18 @@ impl Parts {
 /// Opens the log and the store that the settings name, and refuses a pair that does not belong
 /// together. A log or store that does not answer yet is waited for.
 pub(crate) async fn open(settings: &Settings, clock: SharedClock) -> anyhow::Result<Backends> {
-    let Parts { log, store, layout, lock } = open_parts(settings, clock).await?;
+    let Parts { log, store, mut layout, lock } = open_parts(settings, clock).await?;
     check_layout(&layout, &*log, settings)?;
+    if layout.fold_version < Layout::FOLD_VERSION {
+        ensure!(
+            settings.cql.contact_points.is_none(),
+            "the layout is of fold version {}, this build folds as version {}: stop every process \
+             of an older build, then run `tally setup` once more",
+            layout.fold_version,
+            Layout::FOLD_VERSION
+        );
+        layout = raise_fold(&*store, layout).await?; // no other process can be at work
+    }
     let epoch = Epoch::new(u64::from(layout.epoch))?;
     Ok(Backends { log, store, epoch, _lock: lock })
 }
@@ -158,10 +168,21 @@ pub(crate) async fn set_up(settings: &Settings) -> anyhow::Result<Vec<SetUp>> {
         let created = store.layout().await?.is_none();
         let layout = store.create_layout(&layout_of(&log)).await?;
         check_layout(&layout, &log, settings)?;
-        let what = format!("layout of {} partitions", layout.partitions);
-        done.push(SetUp { what, created });
+        let raised = layout.fold_version < Layout::FOLD_VERSION;
+        let layout = if raised { raise_fold(&store, layout).await? } else { layout };
+        let what = format!(
+            "layout of {} partitions, fold version {}",
+            layout.partitions, layout.fold_version
+        );
+        done.push(SetUp { what, created: created || raised });
     }
     Ok(done)
+}
+
+/// Lets the log fold as this build does from here on: older builds refuse it.
+async fn raise_fold(store: &dyn FactStore, layout: Layout) -> anyhow::Result<Layout> {
+    let raised = Layout { fold_version: Layout::FOLD_VERSION, ..layout.clone() };
+    Ok(store.replace_layout(&layout, &raised).await?)
 }
 
 /// The layout of a new log.

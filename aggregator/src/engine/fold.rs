@@ -75,7 +75,7 @@ impl Engine {
                 }
                 last = Some(record);
             }
-            self.window.forget(record.append_time_ms);
+            self.window.pass(record.append_time_ms);
             self.hole = None;
             self.next = record.offset.as_of();
         }

@@ -61,27 +61,30 @@ impl Window {
                 is_repeat
             }
         };
+        if self.ring.len() >= self.settings.ids {
+            self.forget_oldest(); // before, so that the ring never grows past a full window
+        }
         self.ring.push_back(Occurrence { hash, offset, append_time_ms });
-        self.forget(append_time_ms);
         is_repeat
     }
 
-    /// Forgets what is too much, and what is so old that the log need not keep it.
-    pub(super) fn forget(&mut self, now_ms: i64) {
+    /// A record was appended at this time: forgets what is so old that the log need not keep it.
+    pub(super) fn pass(&mut self, now_ms: i64) {
         let kept_ms = self.settings.least_retention_ms();
-        while let Some(oldest) = self.ring.front().copied() {
-            let is_old = now_ms.saturating_sub(oldest.append_time_ms) > kept_ms;
-            if self.ring.len() <= self.settings.ids && !is_old {
-                return;
-            }
-            let gone = self.gone;
-            let is_it = |number: &u64| *number == gone;
-            if let Ok(entry) = self.newest.find_entry(short(oldest.hash), is_it) {
-                entry.remove();
-            }
-            self.ring.pop_front();
-            self.gone = gone.saturating_add(1);
+        let is_old = |oldest: &Occurrence| now_ms.saturating_sub(oldest.append_time_ms) > kept_ms;
+        while self.ring.front().is_some_and(is_old) {
+            self.forget_oldest();
         }
+    }
+
+    fn forget_oldest(&mut self) {
+        let gone = self.gone;
+        let Some(oldest) = self.ring.pop_front() else { return };
+        let is_it = |number: &u64| *number == gone;
+        if let Ok(entry) = self.newest.find_entry(short(oldest.hash), is_it) {
+            entry.remove();
+        }
+        self.gone = gone.saturating_add(1);
     }
 
     /// Where the ids begin that are remembered; `next` if none are.
@@ -132,8 +135,10 @@ mod tests {
         assert!(!window.occurs(1, Offset(0), 0));
         assert!(window.occurs(1, Offset(1), HOUR));
         assert!(!window.occurs(1, Offset(2), 2 * HOUR + 1));
+        window.pass(2 * HOUR + 1);
         assert_eq!(window.begins(AsOf(3)), AsOf(1));
         assert!(!window.occurs(2, Offset(3), 9 * HOUR));
+        window.pass(9 * HOUR);
         assert_eq!(window.begins(AsOf(4)), AsOf(3), "what the log need not keep is forgotten");
     }
 
@@ -151,6 +156,7 @@ mod tests {
         let mut from = Vec::new();
         for (offset, hash, ms) in &records {
             living.occurs(*hash, Offset(*offset), *ms);
+            living.pass(*ms);
             from.push(living.begins(AsOf(offset + 1)));
         }
         for (restart, begins) in from.iter().enumerate() {
@@ -161,6 +167,8 @@ mod tests {
             let (mut again, mut living) = (window(5), window(5));
             for (at, (offset, hash, ms)) in records.iter().enumerate() {
                 let is_repeat = living.occurs(*hash, Offset(*offset), *ms);
+                living.pass(*ms);
+                again.pass(*ms);
                 if begins.next().0 <= *offset {
                     let so = again.occurs(*hash, Offset(*offset), *ms);
                     assert!(at <= restart || so == is_repeat, "record {at} after {restart}");
