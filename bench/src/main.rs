@@ -9,6 +9,7 @@ mod client;
 mod fold;
 mod input;
 mod kafka;
+mod retired;
 mod retries;
 mod server;
 
@@ -34,7 +35,7 @@ fn main() {
         return server::bare();
     }
     let wanted = std::env::args().nth(1).unwrap_or_default();
-    let benches: [Bench; 15] = [
+    let benches: [Bench; 16] = [
         ("fold-packed", fold::packed),
         ("fold-json", fold::json),
         ("memory", fold::memory),
@@ -46,6 +47,7 @@ fn main() {
         ("ingest-ids-single", server::ingest_single_ids),
         ("ingest-ids-ndjson", server::ingest_ids),
         ("read-cached", server::read_cached),
+        ("retired", retired::read_retired),
         ("kafka-json", kafka::json),
         ("kafka-packed", kafka::packed),
         ("kafka-streams", kafka::streams),
