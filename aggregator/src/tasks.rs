@@ -6,11 +6,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
 use tally_log::{EventLog, LogError, NewRecord};
 use tally_proto::{
-    AsOf, Checkpoint, ContentType, CounterId, Epoch, Fact, Lane, LedgerEntry, Offset, Partition,
-    Reset, RetryWindow,
+    AsOf, Checkpoint, CounterId, Epoch, Fact, Lane, LedgerEntry, Offset, Partition, Reset,
+    RetryWindow,
 };
 use tally_service::backoff::backoff;
 use tally_service::clock::{SharedClock, sleep};
@@ -141,9 +140,7 @@ impl Work {
         for reset in resets {
             let value = reset.encode();
             for to in (0..self.log.partitions()).map(Partition).filter(|to| *to != from) {
-                let (key, content_type) = (Bytes::new(), ContentType::Control);
-                let record = NewRecord { key, value: value.clone(), content_type };
-                let appended = self.log.append(to, record).await;
+                let appended = self.log.append(to, NewRecord::control(value.clone())).await;
                 self.health.report("log", appended.as_ref().err());
                 let why = |error| format!("a reset was not carried on: {error}");
                 appended.map_err(|error| StoreError::Unavailable(why(error)))?;

@@ -6,8 +6,7 @@ use bytes::Bytes;
 use parking_lot::Mutex;
 use tally_log::{AppendError, EventLog, NewRecord};
 use tally_proto::{
-    ContentType, CounterId, Epoch, Event, Kinds, Offset, Partition, Reset, Stamp, SubjectId, Token,
-    route,
+    CounterId, Epoch, Event, Kinds, Offset, Partition, Reset, SubjectId, Token, route,
 };
 use tally_service::clock::SharedClock;
 use tally_service::health::Health;
@@ -153,9 +152,9 @@ impl Ingest {
         let home = route(namespace, subject, 0, partitions);
         let first = Reset { counter: counter.clone(), generation: None };
         let as_of = self.append(home, first.encode()).await?.as_of();
-        let stamp = Stamp::new(self.epoch, as_of);
-        let stamp = stamp.map_err(|error| AppendError::Refused(error.to_string()));
-        let generation = stamp.map_err(IngestError::InDoubt)?.raw().unsigned_abs();
+        let generation = Reset::generation_at(self.epoch, as_of);
+        let generation = generation.map_err(|error| AppendError::Refused(error.to_string()));
+        let generation = generation.map_err(IngestError::InDoubt)?;
         let next = Reset { generation: Some(generation), ..first }.encode();
         let others = (0..partitions).map(Partition).filter(|partition| *partition != home);
         let appends = others.map(|partition| {
@@ -171,8 +170,7 @@ impl Ingest {
 
     /// Appends a control record.
     async fn append(&self, partition: Partition, value: Bytes) -> Result<Offset, IngestError> {
-        let (key, content_type) = (Bytes::new(), ContentType::Control);
-        let record = NewRecord { key, value, content_type };
+        let record = NewRecord::control(value);
         self.log.append(partition, record).await.map_err(IngestError::InDoubt)
     }
 

@@ -22,6 +22,13 @@ pub struct NewRecord {
     pub content_type: ContentType,
 }
 
+impl NewRecord {
+    /// A control record; it is told its partition, so it has no key.
+    pub fn control(value: Bytes) -> Self {
+        NewRecord { key: Bytes::new(), value, content_type: ContentType::Control }
+    }
+}
+
 /// A record as the log holds it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Record {

@@ -4,6 +4,7 @@ use bytes::Bytes;
 use prost::Message;
 
 use crate::counter::CounterId;
+use crate::position::{AsOf, Epoch, PositionError, Stamp};
 use crate::record::RecordError;
 use crate::wire;
 
@@ -18,6 +19,11 @@ pub struct Reset {
 }
 
 impl Reset {
+    /// The generation of a reset that begins with the record before `as_of`: it rises for ever.
+    pub fn generation_at(epoch: Epoch, as_of: AsOf) -> Result<u64, PositionError> {
+        Ok(Stamp::new(epoch, as_of)?.raw().unsigned_abs())
+    }
+
     /// The value of its record.
     pub fn encode(&self) -> Bytes {
         let bytes = |name: &str| Bytes::copy_from_slice(name.as_bytes());

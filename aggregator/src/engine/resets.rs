@@ -26,14 +26,14 @@ impl Engine {
             Some(generation) => generation,
             None => {
                 let home = route(namespace, subject, 0, self.partitions);
-                let place_of_it = Stamp::new(self.epoch, record.offset.as_of());
-                let Some(stamp) = place_of_it.ok().filter(|_| home == self.partition) else {
+                let generation = Reset::generation_at(self.epoch, record.offset.as_of());
+                let Some(generation) = generation.ok().filter(|_| home == self.partition) else {
                     let reason = format!("a reset of {counter} begins in partition {home}");
                     return self.set_aside(place, "misrouted", &reason, record.value.clone());
                 };
-                let generation = Some(stamp.raw().unsigned_abs());
-                self.carry.push(Reset { counter: counter.clone(), generation });
-                stamp.raw().unsigned_abs()
+                let counter = counter.clone();
+                self.carry.push(Reset { counter, generation: Some(generation) });
+                generation
             }
         };
         let (offset, append_time_ms) = (record.offset, record.append_time_ms);

@@ -221,19 +221,18 @@ impl Sets {
             self.adopted(*number);
         }
         for (number, actor) in flying {
-            let Some(entry) = entry_mut(&mut self.sets, number, &actor) else { continue };
+            let Some(set) = self.sets.get_mut(&number) else { continue };
+            let Some(entry) = set.entries.get_mut(&actor) else { continue };
             entry.flags &= !FLYING;
-            let as_of = entry.as_of;
-            let since = self.sets.get(&number).and_then(|set| set.spilled);
-            let is_void = since.is_some_and(|since| as_of < since.as_of());
-            let Some(entry) = entry_mut(&mut self.sets, number, &actor) else { continue };
-            if !written && !is_void && entry.flags & DIRTY == 0 {
+            if entry.flags & DIRTY != 0 {
+                continue; // it changed again meanwhile
+            }
+            let is_void = set.spilled.is_some_and(|since| entry.as_of < since.as_of());
+            if written || is_void {
+                set.unsettled = set.unsettled.saturating_sub(1);
+            } else {
                 entry.flags |= DIRTY;
                 self.dirty.push((number, actor));
-            } else if entry.flags & DIRTY == 0
-                && let Some(set) = self.sets.get_mut(&number)
-            {
-                set.unsettled = set.unsettled.saturating_sub(1);
             }
         }
     }

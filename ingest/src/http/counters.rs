@@ -42,7 +42,7 @@ pub(super) async fn post_verb(
     let (subject, verb) = rest.rsplit_once(':').unwrap_or((&rest, ""));
     match verb {
         "add" => add(&ingest, (&kind, subject), query, &headers, body).await,
-        "reset" => reset(&ingest, (&kind, subject), &query.namespace).await,
+        "reset" => reset(&ingest, &counter(&ingest, (&kind, subject), &query.namespace)?).await,
         _ => {
             let detail = "a write ends in a verb: /v1/counters/view/video:123:add or …:reset";
             Err(Problem::new(StatusCode::NOT_FOUND, "unknown_verb", detail))
@@ -87,20 +87,15 @@ pub(super) async fn delete_counter(
 ) -> Result<Response, Problem> {
     let Path((kind, subject)) = path?;
     let Query(query) = query?;
-    let answer = reset(&ingest, (&kind, &subject), &query.namespace).await?;
     let counter = counter(&ingest, (&kind, &subject), &query.namespace)?;
+    let answer = reset(&ingest, &counter).await?;
     ingest.store.write_created(&counter, None).await.map_err(create::store_away)?;
     Ok(answer)
 }
 
 /// Begins a counter anew: answered when every partition has it in its log.
-async fn reset(
-    ingest: &Ingest,
-    (kind, subject): (&str, &str),
-    namespace: &Option<String>,
-) -> Result<Response, Problem> {
-    let counter = counter(ingest, (kind, subject), namespace)?;
-    let token = ingest.reset(&counter).await?;
+async fn reset(ingest: &Ingest, counter: &CounterId) -> Result<Response, Problem> {
+    let token = ingest.reset(counter).await?;
     Ok(answer::respond(StatusCode::OK, 1, Vec::new(), Some(token)))
 }
 
